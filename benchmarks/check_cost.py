@@ -2,7 +2,8 @@
 
     python benchmarks/check_cost.py runs/demo/model
 
-The ways of checking take turns, so that the ratios are right on a busy machine too. `off again` shows their noise.
+The ways of checking take turns, and times are CPU times, so that the ratios are right on a busy machine
+too. `off again` shows their noise.
 `checks alone` is the time of the detectors divided by that of generation without a check.
 """
 
@@ -44,12 +45,12 @@ def _measure_checks(model: TextModel, texts: list[str], options: dict[str, Any],
     """Return the median over rounds of the time of the detectors, relative to generation."""
     checker, ratios = OutputChecker(model.fault_limits), []
     for _ in range(rounds):
-        begun = time.perf_counter()
+        begun = time.process_time()
         results = model.generate(texts, **options)
-        generated = time.perf_counter()
+        generated = time.process_time()
         for text, result in zip(texts, results, strict=True):
             checker.check(text, result.best)
-        ratios.append((time.perf_counter() - generated) / (generated - begun))
+        ratios.append((time.process_time() - generated) / (generated - begun))
     return median(ratios)
 
 
@@ -58,10 +59,10 @@ def _measure(run: Any, rounds: int) -> list[str]:
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     for number in range(rounds + 1):
         for name, way in WAYS.items():
-            begun = time.perf_counter()
+            begun = time.process_time()
             run(way)
             if number:  # the first round warms up
-                seconds[name].append(time.perf_counter() - begun)
+                seconds[name].append(time.process_time() - begun)
     ratios = {
         name: [one / off for one, off in zip(each, seconds["off"], strict=True)] for name, each in seconds.items()
     }

@@ -11,6 +11,7 @@ from attendo.errors import UsageError
 from attendo.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
+MAX_CONTEXT_SENTENCES = 16
 # A run file may give a column number without quotes.
 FieldName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 
@@ -56,6 +57,11 @@ class PairFiles(Settings, Generic[AnyFile]):
     answers: Literal["all", "second"] = Field(
         "all", description="turns used as targets: all but the first, or every second one (two speakers taking turns)"
     )
+    context_sentences: Annotated[int, Field(ge=0, le=MAX_CONTEXT_SENTENCES)] = Field(
+        0,
+        description="preceding lines before every source, for documents in source and target; a line that is empty in "
+        "both ends a document",
+    )
     without_spaces: bool = Field(
         False, description="remove all spaces, for text whose characters are separated by spaces"
     )
@@ -78,9 +84,13 @@ class CorpusConfig(PairFiles[Path]):
         if self.turns_field is None and (idle := list_non_defaults(self, TURN_SETTINGS)):
             raise UsageError("turn_setting_without_turns", option=idle[0])
         if self.alignments is not None:
-            for name in ("without_spaces", "turns_field"):
+            for name in ("without_spaces", "turns_field", "context_sentences"):
                 if getattr(self, name):
                     raise UsageError("alignments_without_words", option=name)
+        if self.without_spaces and self.context_sentences:  # a space follows the separator
+            raise UsageError("context_sentences_without_spaces")
+        if self.file is not None and self.context_sentences:
+            raise UsageError("context_sentences_without_text_files", path=self.file)
         if self.file is None:
             if None in pair:
                 raise UsageError("corpus_files_missing")
@@ -263,6 +273,11 @@ class DataConfig(PairFiles[Files]):
         return tuple(CorpusConfig(**files, **reading).in_folder(self.folder) for files in self._corpus_files(""))
 
     @property
+    def most_context(self) -> int:
+        """The greatest number of preceding lines before a source."""
+        return max((each.context_sentences for each in self.training), default=0)
+
+    @property
     def text_files(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         """Plain-text files for training, and for validation if given."""
         folder = self.folder or Path()
@@ -334,7 +349,7 @@ class DataConfig(PairFiles[Files]):
 
 
 TURN_SETTINGS = ("context_turns", "answers")
-TEXT_FILE_SETTINGS = ("without_spaces",)  # apply to two text files
+TEXT_FILE_SETTINGS = ("context_sentences", "without_spaces")  # apply to two text files
 # How a corpus is read: settings of one corpus that [data] has too. They also apply to its validation file.
 _CORPUS_SETTINGS = (
     "source_field",

@@ -7,6 +7,7 @@ import json
 import lzma
 import shlex
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,9 +22,17 @@ from attendo.data.pharaoh import Link, parse_links
 from attendo.data.table_files import read_table
 from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
-from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
+from attendo.text.model_card import (
+    CONTEXT_SEPARATOR,
+    TURN_SEPARATOR,
+    escape_context,
+    escape_turn,
+    join_context,
+    join_turns,
+)
 from attendo.text.tokenizer import strip_line_end
 
+DOCUMENT_END = "document end"  # the fault of a blank line between documents, which is not a bad line
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
@@ -81,7 +90,7 @@ class FileCorpus:
 
     def lines(self) -> "Iterator[RawLine]":
         self._reject_pipes()
-        return read_aligned_lines(self.config)
+        return read_complete_lines(self.config)
 
     def _reject_pipes(self) -> None:
         for path in (self.config.source, self.config.target, self.config.file, self.config.alignments):
@@ -92,9 +101,11 @@ class FileCorpus:
 def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
     """Yield the rows of a corpus. A bad line is a row with a fault. Unreadable files raise `DataError`."""
     numbers, parse = count(1), make_row_parser(corpus)
-    for line in read_aligned_lines(corpus):
+    for line in read_complete_lines(corpus):
         for row in parse(line):
-            yield CorpusRow(next(numbers), *row)
+            number = next(numbers)
+            if row[2] != DOCUMENT_END:
+                yield CorpusRow(number, *row)
 
 
 def make_row_parser(corpus: CorpusConfig) -> "Callable[[RawLine], Sequence[TextRow]]":
@@ -103,8 +114,14 @@ def make_row_parser(corpus: CorpusConfig) -> "Callable[[RawLine], Sequence[TextR
 
     def parse(line: RawLine) -> Sequence[TextRow]:
         line, aligned = (line[:-1], line[-1]) if has_alignments else (line, None)
+        line, context = (line[:2], line[2:]) if corpus.context_sentences else (line, ())
         try:
-            pairs = [_apply_text_settings(source, target, corpus) for source, target in read(line)]
+            if corpus.context_sentences and not any(map(bytes.strip, line)):
+                return [("", "", DOCUMENT_END, None)]
+            pairs = read(line)
+            if corpus.context_sentences:
+                pairs = [_add_context(context, source, target) for source, target in pairs]
+            pairs = [_apply_text_settings(source, target, corpus) for source, target in pairs]
             if any("\0" in text for pair in pairs for text in pair):
                 raise BadLineError("NUL")
             links = None if aligned is None else _parse_alignment(aligned, *pairs[0], has_tag=corpus.tag is not None)
@@ -117,17 +134,36 @@ def make_row_parser(corpus: CorpusConfig) -> "Callable[[RawLine], Sequence[TextR
     return parse
 
 
-def read_aligned_lines(corpus: CorpusConfig) -> "Iterator[RawLine]":
-    """Yield the lines of a corpus, each with the line of its alignments behind it if there are some."""
+def read_complete_lines(corpus: CorpusConfig) -> "Iterator[RawLine]":
+    """Yield the lines of a corpus with all that their rows need: preceding sources, or the line of alignments."""
     lines = read_corpus_lines(corpus)
-    if corpus.alignments is None:
+    if corpus.context_sentences:
+        yield from _add_preceding(lines, corpus.context_sentences)
+    elif corpus.alignments is not None:
+        with open_binary(corpus.alignments) as file:
+            paths = (corpus.file or corpus.source or Path(), corpus.alignments)
+            aligned = ((line,) for line in read_raw_lines(file, corpus.alignments))
+            for line, alignment in _zip_lines(paths, [lines, aligned]):
+                yield (*line, *alignment)
+    else:
         yield from lines
-        return
-    with open_binary(corpus.alignments) as file:
-        paths = (corpus.file or corpus.source or Path(), corpus.alignments)
-        aligned = ((line,) for line in read_raw_lines(file, corpus.alignments))
-        for line, alignment in _zip_lines(paths, [lines, aligned]):
-            yield (*line, *alignment)
+
+
+def _add_preceding(lines: "Iterator[RawLine]", most: int) -> "Iterator[RawLine]":
+    """Yield source and target with the preceding sources of the same document. After a bad line there are none."""
+    preceding = deque[bytes](maxlen=most)
+    for line in lines:
+        yield (*line, *preceding)
+        if line[0].strip() and all(map(_is_utf8, line)):
+            preceding.append(line[0])
+        else:
+            preceding.clear()
+
+
+def _add_context(context: Sequence[bytes], source: str, target: str) -> tuple[str, str]:
+    """Put the preceding sources before a source. An empty source stays empty."""
+    preceding = [escape_context(each.decode("utf-8")) for each in context]
+    return join_context(preceding, escape_context(source)) if source.strip() else source, target
 
 
 def _parse_alignment(line: bytes, source: str, target: str, has_tag: bool) -> frozenset[Link]:
@@ -249,6 +285,8 @@ def collect_symbols(corpus: CorpusConfig) -> list[str]:
     found = {} if corpus.tag is None else {corpus.tag: None}
     if corpus.turns_field is not None:
         found[TURN_SEPARATOR] = None
+    if corpus.context_sentences:
+        found[CONTEXT_SEPARATOR] = None
     if corpus.features_field is not None:
         found |= dict.fromkeys(sorted(_collect_features(corpus)))
     return list(found)

@@ -1,8 +1,10 @@
 """Prepared data on disk, opened for training: tokenizers, shards of ids, validation texts."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attendo.data.index import check_file, read_index
 from attendo.data.pharaoh import Link, parse_links
@@ -44,6 +46,7 @@ class PreparedData:
     settings_hash: str  # SHA-256 of the settings
     fingerprint: str  # SHA-256 of the index, which covers all files
     cut_source: int | None = None  # tokens that longer sources were truncated to
+    context_sentences: int = 0  # preceding sentences in the sources
     window: int | None = None  # tokens per example of language-model text; None for pairs
     valid_windows: ShardSet | None = None  # the whole validation text; `valid` then holds some prompts from it
     valid_links: tuple[frozenset[Link] | None, ...] = ()  # links of words of each validation pair, if any has some
@@ -99,10 +102,16 @@ def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
         settings_hash=index.settings_sha256,
         fingerprint=fingerprint,
         cut_source=index.settings["data"].get("cut_source"),
+        context_sentences=_find_context(index.settings["data"]),
         window=index.window,
         valid_windows=ShardSet(folder, index.valid.shards, sizes, verify) if index.window else None,
         valid_links=valid_links,
     )
+
+
+def _find_context(data: Mapping[str, Any]) -> int:
+    """Return the greatest `context_sentences` of the corpora. Folders of earlier versions have none."""
+    return max(each.get("context_sentences", 0) for each in (data, *data.get("corpora", ())))
 
 
 def _read_valid_pairs(path: Path) -> tuple[list[tuple[str, str]], tuple[frozenset[Link] | None, ...]]:

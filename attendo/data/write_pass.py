@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attendo.data.batch import RaggedArray
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, TextRow
+from attendo.data.corpus_files import DOCUMENT_END, Corpus, TextRow
 from attendo.data.corpus_windows import WindowLines
 from attendo.data.filtering import BadLines, find_length_fault
 from attendo.data.index import CorpusRecord, ValidRecord
@@ -171,7 +171,8 @@ class ShardedWriter:
 
 def add_faults(bad: BadLines, part: Part) -> None:
     """Add the rows of a part. Rows of a part count from 0, lines of a corpus from 1."""
-    bad.add(part.values["rows"], {bad.lines + row + 1: fault for row, fault in part.values["faults"]})
+    faults = [(row, fault) for row, fault in part.values["faults"] if fault != DOCUMENT_END]
+    bad.add(part.values["rows"], {bad.lines + row + 1: fault for row, fault in faults})
 
 
 def count_id_bytes(tokenizers: tuple[Tokenizer, Tokenizer]) -> int:

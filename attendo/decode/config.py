@@ -27,6 +27,7 @@ SOURCE_SETTINGS: dict[str, Any] = {
     "max_length_factor": 0.0,
     "source_prefix": (),
     "source_suffix": (),
+    "context_sentences": 0,
     "long_source": "error",
 }
 

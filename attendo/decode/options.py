@@ -137,6 +137,9 @@ class GenerationFields:
     target_prefix: tuple[str, ...] = _option(
         (), "Content", "symbols that every output begins with", max_items=_MAX_SYMBOLS
     )
+    context_sentences: int = _option(
+        0, "Content", "preceding sentences of a text before each source, for a model trained with them", ge=0, le=16
+    )
     max_source: int = _option(8192, "Length", "maximum source tokens", ge=1, le=_MAX_SOURCE_TOKENS)
     long_source: Literal["error", "truncate"] = _option(
         "error", "Length", "a source with more than max_source tokens: an error, or truncated and reported"

@@ -59,7 +59,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 _RUNTIME_SETTINGS = ("max_source", "long_source", "batch_tokens", "engine", "compile", "precision")
-_MODEL_SETTINGS = ("source_prefix", "source_suffix", "target_prefix")
+_MODEL_SETTINGS = ("source_prefix", "source_suffix", "target_prefix", "context_sentences")
 
 
 def preset(

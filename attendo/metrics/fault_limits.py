@@ -24,6 +24,7 @@ MIN_PAIRS = 200  # for quantiles of the texts
 TEXT_TAIL = 0.001  # share of right translations beyond a limit, per detector
 SCORE_TAIL = 0.005  # the same for log-probabilities, so that all detectors together have about 1%
 _MAX_TRIGRAMS = 2000  # of each side
+_MAX_CACHED_TRIGRAMS = 100_000  # of texts that were checked
 _MAX_LOG_ODDS = 4.0  # of one trigram
 _BUCKET_SIZE, _MAX_BUCKETS = 100, 8
 _NUM_QUANTILES = 101
@@ -105,6 +106,16 @@ class FaultLimits(Settings):
 
     def length_range(self, source_words: int) -> tuple[float, float]:
         """Return the least and greatest usual length in words."""
+        found = self._length_ranges.get(source_words)
+        if found is None:
+            found = self._length_ranges[source_words] = self._compute_length_range(source_words)
+        return found
+
+    @cached_property
+    def _length_ranges(self) -> dict[int, tuple[float, float]]:
+        return {}
+
+    def _compute_length_range(self, source_words: int) -> tuple[float, float]:
         if not self.lengths:
             low, high = (math.log(1 / 3), math.log(3)) if source_words >= 5 else (-math.inf, math.inf)
         else:
@@ -117,8 +128,11 @@ class FaultLimits(Settings):
         """Return the statistics for outputs of about this length, or None without calibration."""
         if not self.scores:
             return None
-        index = bisect_left(self.scores, tokens, key=lambda each: each.max_tokens)
-        return self.scores[min(index, len(self.scores) - 1)]
+        return self.scores[min(bisect_left(self._score_bounds, tokens), len(self.scores) - 1)]
+
+    @cached_property
+    def _score_bounds(self) -> list[int]:
+        return [each.max_tokens for each in self.scores]
 
     def confidence(self, score: OutputScore) -> float | None:
         """Return the share of validation outputs of similar length with a lower mean log-probability."""
@@ -149,23 +163,33 @@ class FaultLimits(Settings):
 
         A trigram that neither side has counts by the script of its second character.
         """
-        odds, scripts = self._trigram_log_odds, self._script_log_odds
-        values = []
-        for each in trigrams(text):
-            value = odds.get(each)
-            if value is not None:
-                values.append(value)
-            elif each[1].isalpha():
-                values.append(scripts.get(_script(each[1]), 0.0))
+        table = self._trigram_log_odds
+        if len(table) > _MAX_CACHED_TRIGRAMS:
+            table = self.__dict__["_trigram_log_odds"] = self._make_trigram_table()
+        text = f" {' '.join(text.lower().split())} "
+        values = [value for index in range(len(text) - 2) if (value := table[text[index : index + 3]]) is not None]
         return sum(values) / len(values) if values else 0.0
 
     @cached_property
-    def _trigram_log_odds(self) -> dict[str, float]:
-        return _log_odds(self.target_trigrams, self.source_trigrams)
+    def _trigram_log_odds(self) -> "_TrigramTable":
+        return self._make_trigram_table()
 
-    @cached_property
-    def _script_log_odds(self) -> dict[str, float]:
-        return _log_odds(self.target_scripts, self.source_scripts)
+    def _make_trigram_table(self) -> "_TrigramTable":
+        scripts = _log_odds(self.target_scripts, self.source_scripts)
+        return _TrigramTable(_log_odds(self.target_trigrams, self.source_trigrams), scripts)
+
+
+class _TrigramTable(dict[str, float | None]):
+    """Log-odds by trigram. It keeps those of new trigrams, which follow from the script, or are None."""
+
+    def __init__(self, trigram_odds: Mapping[str, float], script_odds: Mapping[str, float]) -> None:
+        super().__init__(trigram_odds)
+        self._script_odds = script_odds
+
+    def __missing__(self, trigram: str) -> float | None:
+        letter = trigram[1]
+        value = self[trigram] = self._script_odds.get(_script(letter), 0.0) if letter.isalpha() else None
+        return value
 
 
 def measure_texts(sources: Sequence[str], references: Sequence[str]) -> FaultLimits:

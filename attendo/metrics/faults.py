@@ -7,8 +7,7 @@ limits are in `fault_limits.py`.
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from attendo.errors import LocalizedText, cut_line
@@ -37,6 +36,7 @@ FaultKind = Literal[
 KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # worst first
 HINTS: tuple[FaultKind, ...] = ("number_changed",)  # often right: a number may be written as a word
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_DIGIT = re.compile(r"\d")
 _SEPARATOR = re.compile(r"[.,]")
 _DEFAULT_LIMITS = FaultLimits()
 
@@ -74,14 +74,12 @@ class CheckedOutput:
     text: str
     score: OutputScore | None = None
     truncated: bool = False
+    source_words: list[str] = field(init=False, repr=False, compare=False)
+    words: list[str] = field(init=False, repr=False, compare=False)
 
-    @cached_property
-    def source_words(self) -> list[str]:
-        return split_words(self.source)
-
-    @cached_property
-    def words(self) -> list[str]:
-        return split_words(self.text)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source_words", split_words(self.source))
+        object.__setattr__(self, "words", split_words(self.text))
 
     @property
     def whole(self) -> tuple[int, int]:
@@ -208,6 +206,8 @@ def find_detachment(output: CheckedOutput, limits: FaultLimits) -> Fault | None:
 
 def find_number_change(output: CheckedOutput, limits: FaultLimits) -> Fault | None:
     """Numbers in digits that only the source or only the output has. This is a hint."""
+    if not _DIGIT.search(output.source) and not _DIGIT.search(output.text):  # saves most of the time
+        return None
     source, found = _list_numbers(output.source), _list_numbers(output.text)
     if source == found:
         return None

@@ -234,11 +234,14 @@ def check_metrics(config: RunConfig) -> None:
         check_metric("bleu")
 
 
-def derive_generation_settings(window: int | None, cut_source: int | None) -> dict[str, Any]:
+def derive_generation_settings(
+    window: int | None, cut_source: int | None, context_sentences: int = 0
+) -> dict[str, Any]:
     """Return the decoding defaults that follow from the training data. Settings of the run override them."""
     extra = {} if window is None else {"max_length_extra": window}  # room for one more window
     cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "truncate"}  # truncate as in training
-    return {**extra, **cut}
+    context = {"context_sentences": context_sentences} if context_sentences else {}
+    return {**extra, **cut, **context}
 
 
 def infer_model_card(config: RunConfig, text: DataConfig | None = None) -> ModelCard:

@@ -44,7 +44,8 @@ def _derive_settings(config: RunConfig, text: DataConfig) -> Tables:
     given, goes_on = resolve_config(config), config.start_from is not None
     window, usual = None if text.text is None or goes_on else text.window, GenerationConfig()
     reading = {} if text.text or goes_on else {"max_source": usual.max_source, "long_source": usual.long_source}
-    tables: Tables = {"generation": {**reading, **derive_generation_settings(window, text.cut_source)}}
+    derived = derive_generation_settings(window, text.cut_source, text.most_context)
+    tables: Tables = {"generation": {**reading, **derived}}
     if config.data.text is not None:
         tables["data"] = {"stride": config.data.window_stride}
     elif config.data.validation and not config.data.valid_corpora and config.data.tag is not None:

@@ -50,7 +50,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
     source, target = data.source_tokenizer, data.target_tokenizer
     about = config.about.to_dict()
     if config.start_from is None:
-        generation = derive_generation_settings(data.window, data.cut_source)
+        generation = derive_generation_settings(data.window, data.cut_source, data.context_sentences)
         generator = torch.Generator().manual_seed(config.seed)
         network = make_network(config.make_model_config(source.vocab_size, target.vocab_size), generator)
     else:
@@ -59,7 +59,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
         stored = GenerationConfig.with_new_names(old.generation, warn=False)
         if network.config.kind != old.network.config.kind:
             stored = drop_unsupported(stored, network.config.kind)
-        generation = {**stored, **derive_generation_settings(None, data.cut_source)}
+        generation = {**stored, **derive_generation_settings(None, data.cut_source, data.context_sentences)}
     generation = {**generation, **config.generation}
     check_kind_settings(network.config.kind, config.train, generation)
     if network.config.prefix_lm:

@@ -84,6 +84,9 @@ class ServeSettings(Settings):
     max_beam: int = Field(12, ge=1, description="maximum beam size and n_best")
     max_mbr_candidates: int = Field(32, ge=1, description="maximum number of MBR candidates")
     max_phrases: int = Field(50, ge=1, description="maximum number of required or of banned phrases")
+    check: Literal["off", "report", "repair"] = Field(
+        "off", description="check of the outputs of requests that do not set one; a stream is never repaired"
+    )
     alternatives: int = Field(5, ge=0, description="maximum number of alternatives to the best answer")
 
     # times and queues

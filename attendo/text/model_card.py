@@ -14,6 +14,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 TURN_SEPARATOR = "<turn>"  # between two turns; a symbol of tokenizers trained on conversations
 _ESCAPED_SEPARATOR = "[turn]"  # without a space, which `data.without_spaces` would remove
+CONTEXT_SEPARATOR = "<context>"  # after each preceding sentence; a symbol of tokenizers trained with context
+_ESCAPED_CONTEXT = "[context]"
 
 
 class ModelCard(Settings):
@@ -73,6 +75,16 @@ def _language_suffix(path: Path) -> str | None:
 
 def join_turns(turns: Iterable[str]) -> str:
     return TURN_SEPARATOR.join(turns)
+
+
+def join_context(preceding: Iterable[str], sentence: str) -> str:
+    """Return a sentence with the preceding ones before it."""
+    return f"{CONTEXT_SEPARATOR} ".join([*preceding, sentence])
+
+
+def escape_context(text: str) -> str:
+    """Escape the separator in a sentence, so that it cannot contain several."""
+    return text.replace(CONTEXT_SEPARATOR, _ESCAPED_CONTEXT)
 
 
 def escape_turn(text: str) -> str:

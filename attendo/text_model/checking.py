@@ -20,14 +20,19 @@ class OutputChecker:
         return self._report(CheckedOutput(source, hypothesis.text, score, hypothesis.cut))
 
     def check_given(
-        self, source: str, output: str, scored: ScoredTarget, without_source: ScoredTarget | None
+        self,
+        source: str,
+        output: str,
+        scored: ScoredTarget | None,
+        without_source: ScoredTarget | None,
+        truncated: bool = False,
     ) -> CheckReport:
         """Return the faults of a given output. `without_source` is its score without the source."""
-        tokens = len(scored.pieces)
-        contrast = None if without_source is None else compute_contrast(scored, without_source, tokens)
-        return self._report(
-            CheckedOutput(source, output, OutputScore(tokens, scored.log_probability / tokens, contrast))
-        )
+        score = None
+        if scored is not None and (tokens := len(scored.pieces) - truncated):  # a truncated output has no eos
+            contrast = None if without_source is None else compute_contrast(scored, without_source, tokens)
+            score = OutputScore(tokens, sum(scored.log_probabilities[:tokens]) / tokens, contrast)
+        return self._report(CheckedOutput(source, output, score, truncated))
 
     def _report(self, output: CheckedOutput) -> CheckReport:
         confidence = None if output.score is None else self.limits.confidence(output.score)
@@ -43,7 +48,7 @@ def compute_contrast(scored: ScoredTarget, without_source: ScoredTarget, tokens:
 def score_hypothesis(hypothesis: Hypothesis, contrast: float | None = None) -> OutputScore | None:
     """Return the mean log-probability per token, or None without tokens."""
     tokens = len(hypothesis.ids) + hypothesis.has_end
-    return OutputScore(tokens, hypothesis.log_probability / tokens, contrast) if tokens else None
+    return OutputScore(tokens, hypothesis.parts.log_probability / tokens, contrast) if tokens else None
 
 
 def join_reports(result: Result) -> CheckReport:

@@ -45,7 +45,8 @@ from attendo.text_model.constraints import (
 from attendo.text_model.copying import SourceText, WordCopier
 from attendo.text_model.inputs import SourceEncoder, SourceLine
 from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates
-from attendo.text_model.results import Hypothesis, HypothesisScore, Result
+from attendo.text_model.results import CheckReport, Hypothesis, HypothesisScore, Result
+from attendo.text_model.segment_map import TextSegment, map_segments
 from attendo.text_model.streaming import StreamDecoder
 
 _MAX_BAN_ROUNDS = 50  # searches for an output without a banned phrase
@@ -296,10 +297,7 @@ class PreparedCall:
     def collect_results(self, line_results: Sequence[Result]) -> list[Result]:
         """Check the results of the lines, unless they have reports, and join them into one result per text."""
         if self.checker is not None:
-            line_results = [
-                result if result.report else replace(result, report=self.checker.check(line.text, result.best))
-                for result, line in zip(line_results, self.lines, strict=True)
-            ]
+            line_results = self._check_sentences(line_results, self.checker)
         if self.options.alignments:
             line_results = [
                 self._add_word_indices(result, line) for result, line in zip(line_results, self.lines, strict=True)
@@ -318,10 +316,25 @@ class PreparedCall:
                 source_left_out=sum(line.truncated_tokens for line in lines),
                 unsplit=sum(line.unsplit for line in lines),
                 terms=self.source_encoder.join_reports(text, result, lines) if self.options.has_terms else (),
-                report=join_reports(result) if self.checker is not None else None,
+                report=self._make_report(result, lines) if self.checker is not None else None,
+                segments=_map_segments(text, result, lines),
             )
             for result, text, lines in joined
         ]
+
+    def _check_sentences(self, line_results: Sequence[Result], checker: OutputChecker) -> list[Result]:
+        """Check the results of lines of split texts. That of a single line is checked with its text, in one copy."""
+        splits = [len(lines) > 1 for lines in self.lines_per_text for _ in lines]
+        return [
+            replace(result, report=checker.check(line.text, result.best)) if split and not result.report else result
+            for result, line, split in zip(line_results, self.lines, splits, strict=True)
+        ]
+
+    def _make_report(self, result: Result, lines: Sequence[SourceLine]) -> CheckReport:
+        if result.sentences or result.report or not lines:
+            return join_reports(result)
+        assert self.checker is not None
+        return self.checker.check(lines[0].text, result.best)
 
     @property
     def source_tokens(self) -> list[int]:
@@ -365,7 +378,7 @@ class PreparedCall:
         ]
 
     def _add_word_indices(self, result: Result, line: SourceLine) -> Result:
-        added = self.source_encoder.source_prefix_tokens
+        added = self.source_encoder.source_prefix_tokens + line.context_tokens
         found = (add_word_indices(each, line.source, added, self.tokenizers) for each in result.hypotheses)
         return replace(result, hypotheses=tuple(found))
 
@@ -374,6 +387,11 @@ class PreparedCall:
             text = " ".join(line.terms.source if line.terms is not None else line.text for line in lines)
         text = self.source_encoder.read(text)
         return tuple(self.tokenizers[0].unknown(strip_line_end(text))) if text.strip() else ()
+
+
+def _map_segments(text: str, result: Result, lines: Sequence[SourceLine]) -> tuple[TextSegment, ...]:
+    outputs = [each.text for each in result.sentences]
+    return map_segments(text, [line.text for line in lines] if outputs else (), result.text, outputs)
 
 
 def make_strategy(

@@ -14,6 +14,7 @@ from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
 from attendo.errors import UsageError, shorten
 from attendo.text import BOS, CONTROL_PIECES, EOS, Tokenizer
+from attendo.text.model_card import CONTEXT_SEPARATOR, escape_context, join_context
 from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.constraints import (
     Ids,
@@ -49,6 +50,7 @@ class SourceLine:
     line_breaks: str = field(default="", compare=False)  # line breaks between the previous sentence and this one
     unsplit: int = field(default=0, compare=False)  # sentences left unsplit for a model of single sentences
     terms: SentenceTerms | None = field(default=None, compare=False)  # glossary terms and kept texts
+    context_tokens: int = field(default=0, compare=False)  # of preceding sentences, at the start of the source
 
     @property
     def source_tokens(self) -> int:
@@ -83,6 +85,9 @@ class SourceEncoder:
         self._symbols = encode_symbols(config, source, target)
         self._max_sequence_length = max_sequence_length
         self.terminology = Terminology(options, source, target) if options.has_terms else None
+        self._has_context = CONTEXT_SEPARATOR in source.symbols
+        if config.context_sentences and not self._has_context:
+            raise UsageError("context_not_trained", count=config.context_sentences)
         limits = (config.max_source, max_sequence_length)
         self._max_source_tokens = min(limit for limit in limits if limit is not None)
 
@@ -126,18 +131,36 @@ class SourceEncoder:
     ) -> list[SourceLine]:
         if not text.strip():
             return []
-        parts = split_segments(text) if self._splits else [Segment(text)]
+        given_context = self._has_context and CONTEXT_SEPARATOR in text
+        parts = split_segments(text) if self._splits and not given_context else [Segment(text)]
         unsplit = 0
         if len(parts) > 1 and (conflict := self._find_split_conflict(prefix, required)):
             if self._options.split:
                 raise conflict
             parts, unsplit = [Segment(text)], len(parts)
         self._check_lengths([part.text for part in parts], number, total)
-        lines = [self._encode_line(part.text, "" if n else prefix, required) for n, part in enumerate(parts)]
+        lines = [
+            self._encode_line(part.text, "" if n else prefix, required, self._find_context(parts, n))
+            for n, part in enumerate(parts)
+        ]
         return [
             replace(line, text=part.text, line_breaks=part.line_breaks, unsplit=unsplit)
             for line, part in zip(lines, parts, strict=True)
         ]
+
+    def _find_context(self, parts: Sequence[Segment], number: int) -> list[str]:
+        """Return the sentences before one, as many as the network can read besides it.
+
+        With a glossary or text to keep there are none, because terms of another sentence would be found in them.
+        """
+        if not self._config.context_sentences or self.terminology is not None:
+            return []
+        preceding = [
+            escape_context(each.text) for each in parts[max(0, number - self._config.context_sentences) : number]
+        ]
+        while preceding and self._count_tokens(join_context(preceding, parts[number].text)) > self._max_source_tokens:
+            del preceding[0]
+        return preceding
 
     def _find_split_conflict(self, prefix: str, required: tuple[str, ...]) -> UsageError | None:
         """Return the reason why several sentences must stay one line, or None if they can be split."""
@@ -231,21 +254,33 @@ class SourceEncoder:
         phrases = (*line.phrases, *required)
         return replace(line, phrases=phrases, phrase_variants=tuple(encode_constraints(self._target, phrases)))
 
-    def _encode_line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> SourceLine:
+    def _encode_line(self, text: str, prefix: str, phrases: tuple[str, ...], context: Sequence[str] = ()) -> SourceLine:
         begin = encode_prefix(self._target, prefix) if prefix else ()
         terms = self.terminology.find(text) if self.terminology is not None else None
         if terms is None:
-            return self._make_line(self.read(text), begin, phrases)
+            return self._make_line(self.read(text), begin, phrases, context)
         return replace(self._make_line(terms.source, begin, phrases), terms=terms)
 
-    def _make_line(self, text: str, prefix: Ids, phrases: tuple[Phrase, ...]) -> SourceLine:
-        ids, begin = self._source.encode(text) if text else [], (*self._symbols.begin, *prefix)
+    def _make_line(
+        self, text: str, prefix: Ids, phrases: tuple[Phrase, ...], context: Sequence[str] = ()
+    ) -> SourceLine:
+        whole = join_context(context, text)
+        ids, begin = self._source.encode(whole) if whole else [], (*self._symbols.begin, *prefix)
+        context_tokens = self._count_context(ids)
         source, left_out = truncate(ids, self._config, self._max_source_tokens - self._symbols.source_tokens)
-        limit, least = self._limits(len(source), len(begin))
+        limit, least = self._limits(len(source) - context_tokens, len(begin))
         variants = tuple(encode_constraints(self._target, phrases)) if phrases else ((),)
         return SourceLine(
-            self._symbols.wrap_source(source) if text else (), limit, least, begin, phrases, variants, left_out
+            *(self._symbols.wrap_source(source) if text else (), limit, least, begin, phrases, variants, left_out),
+            context_tokens=context_tokens,
         )
+
+    def _count_context(self, ids: Sequence[int]) -> int:
+        """Return the number of tokens up to the last separator of preceding sentences, which is included."""
+        if not self._has_context:
+            return 0
+        separator = EOS + 1 + self._source.symbols.index(CONTEXT_SEPARATOR)
+        return next((n for n in range(len(ids), 0, -1) if ids[n - 1] == separator), 0)
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
         """Return the maximum and minimum length of the output, in tokens."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from attendo.decode.config import GenerationConfig
 from attendo.decode.mbr import rank_by_utility
 from attendo.errors import UsageError
@@ -26,10 +28,13 @@ _BEAM = 4
 _LOOP_NGRAM = 3  # no repeated trigrams in new outputs for one with a loop
 _SAMPLES = 10
 _FAULT_PENALTY = 4.0  # standard deviations of contrast plus log-probability
+_AGREEMENT_WEIGHT = 0.5  # of the expected utility among the candidates, in standard deviations
 _MIN_SPLIT_WORDS = 15  # of a source
 _MIN_PART_WORDS = 3
 _CLAUSE_END = re.compile(r"(?<=[,;:.!?])\s+|(?<=[，；：、。！？])\s*")
 _RULE_FAULTS = {"loop", "copy", "empty", "truncated"}  # that rules can prevent
+# The text shows these, however probable it is. Any other fault may be a right output of an unusual source.
+_CERTAIN_FAULTS = {*_RULE_FAULTS, "wrong_language", "untranslated_segment"}
 _PLAIN: dict[str, Any] = {"beam_groups": 1, "mbr": "none"}
 _RULES: dict[str, Any] = {
     **_PLAIN,
@@ -109,7 +114,10 @@ class Repairer:
         return joined
 
     def _choose(self, by: str, line: SourceLine, result: Result, hypotheses: Sequence[Hypothesis]) -> Result:
-        """Return the result with the best new output, if that has fewer faults and a higher value than the old one."""
+        """Return the result with the best new output that has fewer faults and a higher value than the old one.
+
+        A fault that is not certain is a right output of an unusual source if no other output has more evidence.
+        """
         assert result.report is not None
         candidates, before = [result.best, *hypotheses], result.report.serious
         contrasts = self._compute_contrasts(line, candidates)
@@ -119,18 +127,30 @@ class Repairer:
             for each, contrast in zip(candidates, contrasts, strict=True)
         ]
         agreement = rank_by_utility([each.text for each in candidates], pairwise_chrf).expected
-        values = []
-        for candidate, contrast, report in zip(candidates, contrasts, reports, strict=True):
-            score = score_hypothesis(candidate, contrast)
-            values.append((self._limits.standardise(score) if score else 0.0) - _FAULT_PENALTY * len(report.serious))
-        best = max(range(1, len(candidates)), key=lambda number: (values[number], agreement[number]))
-        kept = len(reports[best].serious) < len(before) and values[best] > values[0]
+        evidence = [self._measure_evidence(*each) for each in zip(candidates, contrasts, strict=True)]
+        values = [one - _FAULT_PENALTY * len(report.serious) for one, report in zip(evidence, reports, strict=True)]
+        # The parts of a split source are searched with less context, so their evidence is lower.
+        needs_evidence = by != "split" and not _CERTAIN_FAULTS.intersection(before)
+        acceptable = [
+            number
+            for number in range(1, len(candidates))
+            if len(reports[number].serious) < len(before)
+            and values[number] > values[0]
+            and not (needs_evidence and evidence[number] < evidence[0])
+        ]
+        kept, ranks = bool(acceptable), _AGREEMENT_WEIGHT * standardise(agreement)
+        best = max(acceptable or range(1, len(candidates)), key=lambda number: values[number] + ranks[number])
         repairs = (*result.report.repairs, Repair(by, before, reports[best].serious, kept))
         if not kept:
             return replace(result, report=replace(result.report, repairs=repairs))
         others = [each for each in result.hypotheses if each.text != candidates[best].text]
         n_best = (candidates[best], *others)[: self.call.options.n_best]
         return replace(result, hypotheses=n_best, report=replace(reports[best], repairs=repairs))
+
+    def _measure_evidence(self, hypothesis: Hypothesis, contrast: float | None) -> float:
+        """Return the z-score of the log-probability plus that of what the source adds to it."""
+        score = score_hypothesis(hypothesis, contrast)
+        return self._limits.standardise(score) if score else 0.0
 
     def _compute_contrasts(self, line: SourceLine, hypotheses: Sequence[Hypothesis]) -> list[float | None]:
         try:
@@ -146,6 +166,12 @@ class Repairer:
     def _limits(self) -> FaultLimits:
         assert self.call.checker is not None
         return self.call.checker.limits
+
+
+def standardise(values: Sequence[float]) -> np.ndarray:
+    """Return the values as standard deviations from their mean, 0 if all are the same."""
+    found = np.asarray(values, dtype=float)
+    return (found - found.mean()) / max(float(found.std()), 1e-9)
 
 
 def split_clauses(text: str) -> list[str]:

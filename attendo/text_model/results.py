@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attendo.metrics.faults import Fault, FaultKind
+from attendo.text_model.segment_map import TextSegment
 
 _WEIGHT_DIGITS = 4  # decimals of an attention weight
 
@@ -165,6 +166,7 @@ class Result:
     source_left_out: int = 0  # tokens cut from the end of a source that was too long
     terms: tuple[TermReport, ...] = ()  # glossary terms and kept texts, of the best hypothesis
     report: CheckReport | None = None  # with `check`
+    segments: tuple[TextSegment, ...] = ()  # which part of the text belongs to which part of the source
 
     def __repr__(self) -> str:
         count = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
@@ -273,6 +275,7 @@ def result_to_dict(result: Result, all_hypotheses: bool) -> dict[str, Any]:
         content |= result.report.to_dict()
     if result.sentences:
         content["sentences"] = [hypothesis_to_dict(each.best) for each in result.sentences]
+        content["segments"] = [asdict(each) for each in result.segments]
     if all_hypotheses:
         content["hypotheses"] = [hypothesis_to_dict(each) for each in result.hypotheses]
     return content

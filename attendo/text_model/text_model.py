@@ -26,7 +26,7 @@ from attendo.nn.cpu_threads import tune_step
 from attendo.nn.devices import pick_device
 from attendo.settings import warn_of_old_name
 from attendo.text import Tokenizer
-from attendo.text.model_card import TrainingSources
+from attendo.text.model_card import CONTEXT_SEPARATOR, TrainingSources
 from attendo.text.newlines import NewlineTokenizer
 from attendo.text_model.alignment import align
 from attendo.text_model.backends import (
@@ -156,6 +156,11 @@ class TextModel:
         """The network, or the members of an ensemble."""
         return self.backend.networks if isinstance(self.backend, TorchBackend) else [self.network]
 
+    @property
+    def has_likelihood(self) -> bool:
+        """Whether it gives a target a probability. A masked network does not."""
+        return self.kind != "masked"
+
     @cached_property
     def fault_limits(self) -> FaultLimits:
         """Limits of the fault detectors, from `attendo calibrate`, else from the validation pairs of the model."""
@@ -164,7 +169,7 @@ class TextModel:
         if self._stored.calibration:
             return FaultLimits(**self._stored.calibration)
         sources, references = zip(*self._stored.sample[:_MAX_SAMPLE_PAIRS], strict=True)
-        return measure_texts(sources, references)
+        return measure_texts([each.rpartition(CONTEXT_SEPARATOR)[2] for each in sources], references)
 
     @cached_property
     def reads_single_sentences(self) -> bool | None:
@@ -172,6 +177,8 @@ class TextModel:
 
         None if unknown.
         """
+        if self.generation.context_sentences:  # the training sources have several, of which one is translated
+            return True
         if self.continues_text or self.about.get("task") not in (None, "translation"):
             return False
         sample = self._stored.sample if isinstance(self._stored, StoredModel) else []
@@ -404,17 +411,27 @@ class TextModel:
         return PairAligner(self.network, self.scores, tokenizers, self.generation, positions)
 
     def check(
-        self, sources: Sequence[str], outputs: Sequence[str], *, check_detached: bool = False
+        self,
+        sources: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        check_detached: bool = False,
+        truncated: Sequence[bool] | None = None,
     ) -> list[CheckReport]:
         """Return the faults of given outputs, such as those of another system.
 
-        `check_detached` also finds outputs that do not depend on the source, by a second pass.
+        `check_detached` also finds outputs that do not depend on the source, by a second pass. `truncated` outputs
+        reached a length limit. A masked model has no likelihood, so it finds only what is seen in the texts.
         """
         if self.continues_text:
             raise UsageError("source_option_without_encoder", option="check")
-        scored = self.score_tokens(sources, outputs)
-        without = self.score_tokens([""] * len(outputs), outputs) if check_detached else [None] * len(outputs)
-        checker, lines = OutputChecker(self.fault_limits), zip(sources, outputs, scored, without, strict=True)
+        scored: Sequence[ScoredTarget | None] = [None] * len(outputs)
+        without = scored
+        if self.has_likelihood or check_detached:
+            scored = self.score_tokens(sources, outputs)
+            without = self.score_tokens([""] * len(outputs), outputs) if check_detached else without
+        lines = zip(sources, outputs, scored, without, truncated or [False] * len(outputs), strict=True)
+        checker = OutputChecker(self.fault_limits)
         return [checker.check_given(*each) for each in lines]
 
     def calibrate(self, sources: Sequence[str], references: Sequence[str], **options: Any) -> FaultLimits:

@@ -16,7 +16,16 @@ NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipe
 
 GENERATE = [
     *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),
-    *("--beam", "--beam-groups", "--check", "--check-detached", "--compile", "--constraint", "--counts-eos"),
+    *(
+        "--beam",
+        "--beam-groups",
+        "--check",
+        "--check-detached",
+        "--compile",
+        "--constraint",
+        "--context-sentences",
+        "--counts-eos",
+    ),
     *("--coverage-penalty", "--device", "--distinct", "--diversity-penalty", "--do-not-translate", "--draft"),
     *("--engine", "--ensemble", "--errors", "--glossary", "--graph-search", "--help", "--input", "--json", "--keep"),
     *("--length-candidates", "--length-penalty", "--long-source"),

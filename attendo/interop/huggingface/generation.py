@@ -44,6 +44,7 @@ _MISSING_IN_HF = {
     "min_length_factor": "hf_ignores_min_length_factor",
     "max_source": "hf_reads_any_length",
     "long_source": "hf_reads_any_length",
+    "context_sentences": "hf_reads_no_context",
     "mbr": "hf_returns_best_of_one_search",
 }
 _MISSING_IN_HF_BEAM = {

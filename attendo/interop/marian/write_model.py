@@ -45,7 +45,16 @@ from attendo.text_model import TextModel
 WEIGHTS_FILE, JOINT_VOCABULARY = "model.npz", "vocab.yml"
 _VERSION = "v1.12.42 written by attendo"
 _KEPT_SETTINGS = ("beam", "length_penalty", "word_penalty", "allow_unk", "max_length_factor")
-_IGNORED_SETTINGS = ("max_source", "long_source", "batch_tokens", "engine", "compile", "precision", "seed")
+_IGNORED_SETTINGS = (
+    "max_source",
+    "long_source",
+    "context_sentences",
+    "batch_tokens",
+    "engine",
+    "compile",
+    "precision",
+    "seed",
+)
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the same bytes for the same model
 
 

@@ -62,7 +62,7 @@ class _DeepLRequest(BaseModel):
 
 
 class DeepLTranslateRequest(_DeepLRequest):
-    """Request to translate texts. `context` is accepted and ignored."""
+    """Request to translate texts. `context` is accepted and ignored. `check` is not a parameter of DeepL."""
 
     text: str | list[str]
     tag_handling: Literal["html", "xml"] | None = None
@@ -72,6 +72,7 @@ class DeepLTranslateRequest(_DeepLRequest):
     outline_detection: bool | None = Field(None, description="XML only: detect which tags split sentences")
     split_sentences: Literal["0", "1", "nonewlines", 0, 1] | None = None
     model_type: ShortText | None = None
+    check: Literal["off", "report", "repair"] | None = Field(None, description="report faults, or also repair them")
 
     @property
     def texts(self) -> list[str]:
@@ -123,12 +124,17 @@ def _tag_names(value: str | list[str]) -> list[str]:
 
 
 class DeepLTranslation(BaseModel):
-    """A translation. Clients require `billed_characters`. `model_type_used` is set if the request has `model_type`."""
+    """A translation. Clients require `billed_characters`. `model_type_used` is set if the request has `model_type`.
+
+    `faults` and `confidence` are set if the request has `check`. DeepL's client ignores them.
+    """
 
     detected_source_language: str
     text: str
     billed_characters: int
     model_type_used: str | None = None
+    faults: list[dict[str, Any]] | None = None
+    confidence: float | None = None
 
 
 class DeepLTranslateResponse(BaseModel):
@@ -249,6 +255,9 @@ class _TextTranslator:
             raise ApiError("no_such_pair", source=source, target=target)
         glossary = get_glossary(self._glossaries, request.glossary_id, source, target)
         options: dict[str, Any] = {} if glossary is None else {"glossary": glossary}
+        checks = request.check not in (None, "off")
+        if request.check is not None:
+            options["check"] = request.check
         translations, sources = await translate_from(
             self._gateway, source, target, texts, request.segmentation_options, **options
         )
@@ -259,6 +268,8 @@ class _TextTranslator:
                 text=each.text,
                 billed_characters=len(text),
                 model_type_used=self._model_name(language, target) if request.model_type else None,
+                faults=each.list_faults() if checks else None,
+                confidence=each.confidence if checks else None,
             )
             for text, (language, _), each in zip(texts, sources, translations, strict=True)
         ]

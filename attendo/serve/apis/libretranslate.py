@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fastapi import APIRouter, Request
 from pydantic import ConfigDict
@@ -49,6 +49,8 @@ class LibreTranslateResponse(_CamelCaseModel):
     translated_text: str | list[str]
     detected_language: LibreDetectedLanguage | list[LibreDetectedLanguage] | None = None
     alternatives: list[str] | list[list[str]] | None = None
+    faults: list[dict[str, Any]] | list[list[dict[str, Any]]] | None = None  # with `check`
+    confidence: float | list[float | None] | None = None
 
 
 class LibreLanguage(ResponseModel):
@@ -84,6 +86,7 @@ class FrontendSettings(_CamelCaseModel):
     language: LibreDefaultPair
 
 
+Check = Literal["off", "report", "repair"]
 _API_KEY_SCHEMA = {"description": "one of the server's keys; what is no text counts as none"}
 _TRANSLATE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -99,6 +102,7 @@ _TRANSLATE_SCHEMA: dict[str, Any] = {
         "target": {"type": "string", "minLength": 1},
         "format": {"enum": ["text", "html", "", None], "default": "text"},
         "alternatives": {"type": ["integer", "string", "null"], "default": 0},
+        "check": {"enum": ["off", "report", "repair", "", None], "default": "off"},  # not one of LibreTranslate
         "api_key": _API_KEY_SCHEMA,
     },
 }
@@ -131,6 +135,7 @@ TRANSLATE_ERRORS = error_responses(
     "libre_above",
     "libre_too_much",
     "libre_format",
+    "libre_check",
     "libre_unsupported",
     "libre_no_pair",
     "no_such_pair",
@@ -250,6 +255,7 @@ class _TranslateParams:
     target: str
     format: Literal["text", "html"]
     alternatives: int
+    check: Check | None
 
 
 async def _read_and_authenticate(gateway: ModelGateway, request: Request) -> dict[str, Any]:
@@ -267,14 +273,21 @@ def _parse_params(gateway: ModelGateway, values: dict[str, Any]) -> _TranslatePa
     alternatives = _parse_count(values.get("alternatives"), "alternatives", gateway.settings.alternatives)
     _check_sizes(gateway, texts)
     kind = _parse_format(values.get("format") or "text")
+    check = _parse_check(values.get("check") or None)
     return _TranslateParams(
-        texts, not isinstance(query, list), *_resolve_pair(gateway, source, target), kind, alternatives
+        texts, not isinstance(query, list), *_resolve_pair(gateway, source, target), kind, alternatives, check
     )
 
 
 def _parse_format(value: Any) -> Literal["text", "html"]:
     if value not in ("text", "html"):
         raise ApiError("libre_format", format=str(value)[:40])
+    return value
+
+
+def _parse_check(value: Any) -> Check | None:
+    if value not in (None, *get_args(Check)):
+        raise ApiError("libre_check", check=str(value)[:40])
     return value
 
 
@@ -359,14 +372,18 @@ def _language_names(gateway: ModelGateway) -> dict[str, str]:
 async def _translate(gateway: ModelGateway, params: _TranslateParams) -> dict[str, Any]:
     """Return the response: lists if `q` is a list, and only the requested fields."""
     how = SegmentationOptions(params.format)
+    options: dict[str, Any] = {} if params.check is None else {"check": params.check}
     translations, sources = await translate_from(
-        gateway, params.source, params.target, params.texts, how, params.alternatives
+        gateway, params.source, params.target, params.texts, how, params.alternatives, **options
     )
     fields: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
     if params.source is None:
         fields["detectedLanguage"] = [_detection_body(each) for each in sources]
     if params.alternatives:
         fields["alternatives"] = [each.alternatives for each in translations]
+    if params.check not in (None, "off"):
+        fields["faults"] = [each.list_faults() for each in translations]
+        fields["confidence"] = [each.confidence for each in translations]
     return {name: each[0] if params.is_single else each for name, each in fields.items()}
 
 

@@ -16,6 +16,7 @@ from attendo.serve.apis.continuations import strip_prompt_from_result, strip_pro
 from attendo.serve.explorer.ablation import routes as ablation_routes
 from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
 from attendo.serve.explorer.decoding_routes import routes as decoding_routes
+from attendo.serve.explorer.fault_routes import routes as fault_routes
 from attendo.serve.explorer.forward_routes import routes as forward_routes
 from attendo.serve.explorer.inspection_routes import routes as inspection_routes
 from attendo.serve.explorer.parallel_routes import routes as parallel_routes
@@ -168,6 +169,13 @@ class RepairResponse(ResponseModel):
     kept: bool
 
 
+class SegmentResponse(ResponseModel):
+    """A sentence of the source and its output: the first character of each, and the one after the last."""
+
+    source_span: tuple[int, int]
+    target_span: tuple[int, int]
+
+
 class ResultResponse(HypothesisResponse):
     """The best hypothesis, all requested hypotheses, and the sentences that the text was split into.
 
@@ -178,6 +186,7 @@ class ResultResponse(HypothesisResponse):
     source_left_out: int | None = None
     hypotheses: list[HypothesisResponse] | None = None
     sentences: list[HypothesisResponse] | None = None
+    segments: list[SegmentResponse] | None = None
     terms: list[TermResponse] | None = None
     unsplit: int | None = None
     faults: list[FaultResponse] | None = None
@@ -230,6 +239,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         ablation_routes,
         representation_routes,
         parallel_routes,
+        fault_routes,
     ):
         router.include_router(part(gateway))
     return router

@@ -177,8 +177,15 @@ class ParallelRequest(ModelTextRequest):
     graph_search: Literal["lookahead", "greedy", "viterbi", "tokens"] | None = None
 
 
+class CheckRequest(ModelTextRequest):
+    """Request about the faults of an output. `cut`: it reached the length limit before its end."""
+
+    target: str
+    cut: bool = False
+
+
 PAGE_REQUESTS = (
-    *(ParallelRequest, AnswerRequest, TraceRequest, StepsRequest),
+    *(CheckRequest, ParallelRequest, AnswerRequest, TraceRequest, StepsRequest),
     *(DistributionRequest, MaskRequest, CalculationRequest),
     *(RepresentationRequest, EmbeddingRequest),
 )

@@ -116,6 +116,7 @@ class ModelGateway:
         """Return one result per text. Pass `deadline` if a request makes several calls."""
         self.check_texts(texts)
         self.check_options(**options)
+        options = self._with_check(served, options)
         results = await served.worker.generate(texts, deadline or self.deadline(), **options)
         for each in results:
             self._count_result(served, each)
@@ -133,6 +134,7 @@ class ModelGateway:
         """Yield the new text of each step. `on_result` receives the whole result at the end."""
         self.check_texts([text])
         self.check_options(**options)
+        options = self._with_check(served, options, streams=True)
         begin, started, results = time.monotonic(), False, list[Result]()
         until = deadline or self.deadline()
         async with aclosing(served.worker.stream(text, until, on_result=results.append, **options)) as parts:
@@ -145,6 +147,14 @@ class ModelGateway:
             self._count_result(served, each)
             if on_result is not None:
                 on_result(each)
+
+    def _with_check(self, served: ServedModel, options: dict[str, Any], streams: bool = False) -> dict[str, Any]:
+        """Return the options with the check of the server, if they have none and the model has a source."""
+        check = self.settings.check
+        if check == "off" or options.get("check") or served.model.continues_text:
+            return options
+        repairs = not streams and not any(options.get(name) for name in ("glossary", "keep", "do_not_translate"))
+        return {**options, "check": check if repairs else "report"}
 
     def _translation_models(self) -> list[ServedModel]:
         named = [each for each in self.registry.all() if each.about.source_language and each.about.target_language]

@@ -17,6 +17,7 @@ from attendo.text.markup import CharacterLinks
 from attendo.text_model import Hypothesis, Result, TextModel
 from attendo.text_model.alignment import align, link_characters
 from attendo.text_model.inputs import encode_symbols
+from attendo.text_model.results import CheckReport
 
 MAX_CONCURRENT_CALLS = 4  # of one request; more would slow down other requests and each other
 _ALIGNMENT_BATCH_SIZE = 16  # sentences aligned between two decoding steps
@@ -37,6 +38,7 @@ class SentenceHypothesis:
     target_tokens: int
     cut: bool
     links: Links
+    report: CheckReport | None = None  # of the best one, with `check`
 
 
 async def translate_sentences(
@@ -53,7 +55,8 @@ async def translate_sentences(
         links = [each async for group in link_groups for each in group]
     return [
         unique_hypotheses(
-            _make_hypothesis(*each, result.source_tokens) for each in zip(result.hypotheses, known, strict=True)
+            _make_hypothesis(hypothesis, each, result.source_tokens, None if number else result.report)
+            for number, (hypothesis, each) in enumerate(zip(result.hypotheses, known, strict=True))
         )
         for result, known in zip(results, links, strict=True)
     ]
@@ -119,8 +122,10 @@ def unique_hypotheses(hypotheses: Iterable[SentenceHypothesis]) -> list[Sentence
     return unique
 
 
-def _make_hypothesis(hypothesis: Hypothesis, links: Links, source_tokens: int) -> SentenceHypothesis:
-    return SentenceHypothesis(hypothesis.text, source_tokens, len(hypothesis.ids), hypothesis.cut, links)
+def _make_hypothesis(
+    hypothesis: Hypothesis, links: Links, source_tokens: int, report: CheckReport | None
+) -> SentenceHypothesis:
+    return SentenceHypothesis(hypothesis.text, source_tokens, len(hypothesis.ids), hypothesis.cut, links, report)
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,16 @@ class TextTranslation:
     source_tokens: int
     target_tokens: int
     cut: bool
+    reports: tuple[tuple[str, CheckReport], ...] = ()  # of each translated sentence with a report
+
+    @property
+    def confidence(self) -> float | None:
+        """The lowest confidence of a sentence. None without `check` or calibration."""
+        return min((each.confidence for _, each in self.reports if each.confidence is not None), default=None)
+
+    def list_faults(self) -> list[dict[str, Any]]:
+        """Return the faults of each sentence. `where` is a span of characters of `sentence`."""
+        return [{"sentence": text, **fault.to_dict()} for text, report in self.reports for fault in report.faults]
 
 
 async def translate(
@@ -230,6 +245,7 @@ def _assemble(
         source_tokens=sum(each.source_tokens for each in best),
         target_tokens=sum(each.target_tokens for each in best),
         cut=any(each.cut for each in best),
+        reports=tuple((each.text, each.report) for each in best if each.report is not None),
     )
 
 

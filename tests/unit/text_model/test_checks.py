@@ -14,10 +14,11 @@ from varied_models import sentences, varied_model
 from attendo.demo_task import BuiltinTask
 from attendo.errors import ModelError, UsageError
 from attendo.metrics.fault_limits import FaultLimits
+from attendo.metrics.faults import Fault
 from attendo.model_folder import CALIBRATION, update_json
 from attendo.text_model import Result, TextModel, load
 from attendo.text_model.repairing import Repairer, split_clauses
-from attendo.text_model.results import result_to_dict
+from attendo.text_model.results import CheckReport, result_to_dict
 
 TEXTS = sentences(24)
 PAIRS = BuiltinTask().heldout(260)
@@ -276,3 +277,23 @@ def test_a_worse_output_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert of_one
         assert all(after[number].text == plain[number].text for number in of_one)
         assert not any(step.kept for number in of_one for step in after[number].repairs)
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("length_outlier", False), ("loop", True)])
+def test_an_output_with_less_evidence_replaces_only_a_certain_fault(
+    monkeypatch: pytest.MonkeyPatch, kind: str, kept: bool
+) -> None:
+    """An unusual length may be right. A loop is wrong, however probable it is."""
+    model, text = varied_model(), "the small cat ran home"
+    line = model.prepare_call([text], check="repair", split=False)
+    (old,) = model.generate([text], split=False)
+    other = replace(old.best, text="猫 坐", parts=replace(old.best.parts, log_probability=old.log_probability - 1.0))
+    fault = Fault(kind, 9.0, 1.0, (0, 1), "")  # type: ignore[arg-type]
+    monkeypatch.setattr(Repairer, "_compute_contrasts", lambda *_: [None, None])
+    monkeypatch.setattr(
+        Repairer, "_check", lambda self, line, found, *_: CheckReport((fault,) if found.text == old.text else ())
+    )
+    repairer = Repairer(line, lambda *_: [], lambda *_: [], line.source_encoder)
+    result = repairer._choose("candidates", line.lines[0], replace(old, report=CheckReport((fault,))), [other])
+    assert [each.kept for each in result.repairs] == [kept]
+    assert result.text == (other.text if kept else old.text)

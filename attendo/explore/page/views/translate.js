@@ -6,6 +6,7 @@ import { CHANGES } from "../edits.js";
 import { space, t } from "../i18n.js";
 import { chosen, continuesText, isParallel } from "../models.js";
 import { button, choice, numeric } from "../parts/controls.js";
+import { faultPanel } from "../parts/fault-panel.js";
 import { ANSWER, decides, ofStream } from "../requests.js";
 import { current, subscribe, update } from "../store.js";
 import { complaint } from "../view.js";
@@ -159,7 +160,7 @@ class TranslateBar extends HTMLElement {
     this.below.replaceChildren(
       h("p", { class: "note" }, t("translate.score", { log: number(best.log_probability), score: number(best.score),
         count: best.pieces.length }), best.cut ? ` · ${t("translate.cut")}` : ""),
-      ...outside(best, unknown),
+      ...outside(best, unknown), ...faultPanel(best, !continuesText()),
       ...this.others(hypotheses, alternatives.filter((text) => !hypotheses.some((each) => each.text === text))));
   }
 

@@ -76,11 +76,18 @@ def _check_sizes(archive: zipfile.ZipFile, packed: int, ending: str) -> None:
     entries = archive.infolist()
     if len(entries) > MAX_PARTS or len({each.filename for each in entries}) < len(entries):
         raise ApiError("document_damaged", ending=ending, detail=f"more than {MAX_PARTS} parts, or one of them twice")
+    if any(_leaves_folder(each.filename) for each in entries):  # for programs that unpack the result
+        raise ApiError("document_damaged", ending=ending, detail="the name of a part leads out of the archive")
     if any(each.flag_bits & 0x1 for each in entries):
         raise ApiError("document_damaged", ending=ending, detail="it is encrypted")
     most = min(MAX_UNPACKED_BYTES, MAX_EXPANSION * packed)
     if (size := sum(each.file_size for each in entries)) > most:
         raise ApiError("document_too_large_unpacked", size=size, most=most)
+
+
+def _leaves_folder(name: str) -> bool:
+    name = name.replace("\\", "/")
+    return name.startswith("/") or ".." in name.split("/") or name[1:2] == ":"
 
 
 def _read_part(archive: zipfile.ZipFile, name: str, ending: str) -> bytes:

@@ -9,6 +9,7 @@ from attendo.serve.translation.formats.draft import DecodedText, Segment, decode
 from attendo.text_model.sentence_splitting import join_texts
 
 _CUE = re.compile(r"(?m)^[ \t]*\d+:\d\d:\d\d[,.]\d+[ \t]*-->[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_NEXT_NUMBER = re.compile(r"(?:\r\n|\r|\n)[ \t]*\d+[ \t]*(?:\r\n|\r|\n)\Z")
 _BLANK_LINE = re.compile(r"(?:\r\n|\r(?!\n)|\n)[ \t]*(?=\r|\n|\Z)|\Z")
 
 
@@ -64,11 +65,17 @@ class Subtitles:
 
 def read_subtitles(content: bytes) -> Subtitles:
     decoded, spans = decode(content, "text"), list[tuple[int, int]]()
-    for cue in _CUE.finditer(decoded.text):
-        end = _BLANK_LINE.search(decoded.text, max(0, cue.end() - 1))
-        assert end is not None, "the pattern also matches the end"
-        if decoded.text[cue.end() : end.start()].strip():
-            spans.append((cue.end(), end.start()))
+    cues = [*_CUE.finditer(decoded.text)]
+    begins = [*(cue.start() for cue in cues), len(decoded.text)][1:]
+    for cue, limit in zip(cues, begins, strict=True):  # a cue ends before the next one
+        first = max(0, cue.end() - 1)
+        blank = _BLANK_LINE.search(decoded.text, first, limit)
+        assert blank is not None, "the pattern also matches the end"
+        end = blank.start()
+        if blank.end() == limit < len(decoded.text) and (number := _NEXT_NUMBER.search(decoded.text, first, limit)):
+            end = number.start()  # there is no blank line between the cues
+        if decoded.text[cue.end() : end].strip():
+            spans.append((cue.end(), end))
     if not spans and decoded.text.strip():
         raise ApiError("document_damaged", ending="srt", detail="no line with two times and -->")
     return Subtitles(decoded, spans)
@@ -76,10 +83,12 @@ def read_subtitles(content: bytes) -> Subtitles:
 
 def break_lines(text: str, count: int) -> list[str]:
     """Break a text at spaces into `count` lines of similar length; fewer if it has fewer words."""
-    words, lines = text.split(" "), list[str]()
+    words, lines, at, remaining = text.split(" "), list[str](), 0, len(text)
     for left in range(count, 1, -1):
-        goal, line = len(" ".join(words)) / left, list[str]()
-        while words and (not line or len(" ".join([*line, words[0]])) <= goal + len(words[0]) / 2):
-            line.append(words.pop(0))
-        lines.append(" ".join(line))
-    return [line for line in (*lines, " ".join(words)) if line]
+        goal, begin, size = remaining / left, at, -1
+        while at < len(words) and (size < 0 or size + 1 + len(words[at]) <= goal + len(words[at]) / 2):
+            size += 1 + len(words[at])
+            at += 1
+        lines.append(" ".join(words[begin:at]))
+        remaining -= size + 1
+    return [line for line in (*lines, " ".join(words[at:])) if line]

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 from small_server import TEXT, SmallServer, parse_events
+from three_models import make_server
 from tiny import SOURCES
 
 from attendo.serve.scheduling.registry import ModelSpec
@@ -64,3 +65,53 @@ def test_faults_are_counted_by_kind(small_model: TextModel) -> None:
     assert found == {f'attendo_faults_total{{kind="{kind}",model="small"}}': count for kind, count in kinds.items()}
     kept = sum(any(step["kept"] for step in each.get("repairs", [])) for each in repaired)
     assert numbers['attendo_repaired_total{model="small"}'] == kept
+
+
+@pytest.fixture(scope="module")
+def translators() -> SmallServer:
+    return make_server()
+
+
+@pytest.mark.parametrize("check", ["report", "repair"])
+def test_translation_apis_report_faults_on_request(translators: SmallServer, check: str) -> None:
+    body = {"q": list(SOURCES), "source": "en", "target": "zh"}
+    plain = translators.client.post("/translate", json=body).json()
+    found = translators.client.post("/translate", json={**body, "check": check}).json()
+    assert {*found} - {*plain} == {"faults", "confidence"}
+    assert any(found["faults"]) == (check == "report")  # all can be repaired
+    for text, faults in zip(found["translatedText"], found["faults"], strict=True):
+        for fault in faults:
+            begin, end = fault["where"]
+            assert fault["sentence"].strip() in text
+            assert 0 <= begin <= end <= len(fault["sentence"])
+    assert (found["translatedText"] == plain["translatedText"]) == (check == "report")
+    sent = {"text": list(SOURCES), "source_lang": "EN", "target_lang": "ZH", "check": check}
+    translations = translators.client.post("/v2/translate", json=sent).json()["translations"]
+    assert [each["faults"] for each in translations] == found["faults"]
+    assert [each["text"] for each in translations] == found["translatedText"]
+    (single,) = translators.client.post("/v2/translate", json={**sent, "text": TEXT, "check": "off"}).json()[
+        "translations"
+    ]
+    assert "faults" not in single
+
+
+def test_a_wrong_check_is_rejected(translators: SmallServer) -> None:
+    body = {"q": TEXT, "source": "en", "target": "zh", "check": "tell"}
+    assert translators.client.post("/translate", json=body).status_code == 400
+    sent = {"text": TEXT, "source_lang": "EN", "target_lang": "ZH", "check": "tell"}
+    assert translators.client.post("/v2/translate", json=sent).status_code == 400
+
+
+def test_a_server_may_check_all_requests(small_model: TextModel) -> None:
+    spec = ModelSpec("small", small_model)
+    reporting, repairing = (SmallServer(spec, settings=ServeSettings(check=check)) for check in ("report", "repair"))  # type: ignore[arg-type]
+    expected = small_model.generate(SOURCES, check="repair")
+    found = repairing.raw("generate", texts=list(SOURCES)).json()["results"]
+    assert [each["text"] for each in found] == [each.text for each in expected]
+    assert all("faults" in each for each in reporting.raw("generate", texts=list(SOURCES)).json()["results"])
+    (own,) = repairing.raw("generate", texts=[TEXT], check="off").json()["results"]
+    assert "faults" not in own
+    *_, (_, final) = parse_events(repairing.raw("generate", texts=[TEXT], stream=True).text)
+    assert "faults" in final["results"][0]
+    kept = repairing.raw("generate", texts=[TEXT], do_not_translate=["x"])  # cannot be repaired, but checked
+    assert (kept.status_code, "faults" in kept.json()["results"][0]) == (200, True)

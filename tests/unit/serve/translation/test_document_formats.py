@@ -299,3 +299,91 @@ def test_formats_without_their_package_are_not_offered(monkeypatch: pytest.Monke
     assert list_formats() == ["txt", "html", "htm", "xml", "srt"]
     with pytest.raises(ApiError, match="format_needs_package"):
         find_format("a.docx")
+
+
+PARTS = {
+    "docx": "word/document.xml",
+    "pptx": "ppt/slides/slide1.xml",
+    "xlsx": "xl/sharedStrings.xml",
+    "odt": "content.xml",
+    "odp": "content.xml",
+    "epub": "text/chapter.xhtml",
+}
+XML_FORMATS = [ending for ending in PARTS if ending != "epub"]
+
+
+def zip_parts(**parts: str | bytes) -> bytes:
+    """Return an archive. The names of the parts may be anything."""
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("ending", PARTS)
+def test_every_archive_format_rejects_bombs_and_names_outside(ending: str) -> None:
+    part = {PARTS[ending]: "<a><p>cat</p></a>"}
+    assert read_document(zip_parts(**part), ending) is not None
+    with pytest.raises(ApiError, match="document_too_large_unpacked"):
+        read_document(zip_parts(**part, bomb=b"0" * 2_000_000), ending)
+    for name in ("../evil.xml", "/etc/evil.xml", "word/../../evil.xml", "..\\evil.xml", "C:/evil.xml"):
+        with pytest.raises(ApiError, match="document_damaged"):
+            read_document(zip_parts(**part, **{name: "x"}), ending)
+
+
+@pytest.mark.parametrize("ending", [*XML_FORMATS, "xliff"])
+def test_every_xml_format_rejects_entities_and_great_depth(ending: str) -> None:
+    entities = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><p>&x;</p></a>'
+    for text in (entities, "<a>" * 100_000 + "</a>" * 100_000):
+        content = text.encode() if ending == "xliff" else zip_parts(**{PARTS[ending]: text})
+        with pytest.raises(ApiError, match=r"document_damaged|document_too_large_unpacked"):
+            read_document(content, ending)
+
+
+@pytest.mark.parametrize("ending", ["html", "epub", "xml"])
+def test_deep_and_broken_markup_is_read_in_linear_time(ending: str) -> None:
+    """The markup parser has no recursion, and resolves no entity of a document type."""
+    entity = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>cat &x;</a>'
+    for text in ("<b>" * 20_000 + "cat" + "</b>" * 20_000, "<" * 20_000, "&" * 20_000, entity):
+        content = zip_parts(**{PARTS["epub"]: text}, a=b"") if ending == "epub" else text.encode()
+        try:
+            draft = read_document(content, ending)
+        except ApiError:
+            continue
+        assert "root:" not in "".join(segment.text for segment in draft.segments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\n99:99:99,999 --> x\n" * 5_000,
+        "-->" * 20_000,
+        "1\n00:00:01,000 --> 00:00:02,000\n" + "a" * 100_000,
+        "1\n00:00:01,000 --> 00:00:02,000\na\n" * 5_000,
+        "1\n00:00:01,000 --> 00:00:02,000\n" + "a " * 50_000 + "\nb\n",
+    ],
+    ids=["times", "arrows", "long word", "no blank lines", "many words"],
+)
+def test_hostile_subtitles_take_linear_time(text: str) -> None:
+    try:
+        draft = read_document(text.encode(), "srt")
+    except ApiError:
+        return
+    assert len(draft.assemble([segment.text for segment in draft.segments])) <= 2 * len(text)
+
+
+def test_subtitles_without_blank_lines_end_before_the_next_cue() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\na cat\n2\n00:00:03,000 --> 00:00:04,000\na dog\n"
+    draft = read_document(text.encode(), "srt")
+    assert [segment.text for segment in draft.segments] == ["a cat", "a dog"]
+    assert draft.assemble(["A CAT", "A DOG"]).decode() == text.replace("a cat", "A CAT").replace("a dog", "A DOG")
+
+
+@pytest.mark.parametrize("text", ["/etc/passwd", 'msgid "a\nmsgstr', "msgid " * 10_000, '\nmsgid "' + "\\\\" * 20_000])
+def test_hostile_catalogues_are_rejected_or_read(text: str) -> None:
+    try:
+        draft = read_document(text.encode(), "po")
+    except ApiError:
+        return
+    assert not any("root:" in segment.text for segment in draft.segments)

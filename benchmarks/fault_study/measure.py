@@ -1,83 +1,54 @@
-"""Measures the fault detectors and the repairs on a weak model and on sources that it was not made for.
+"""Measures the fault detectors and the repairs on two weak models.
 
-    python benchmarks/fault_detection.py --out runs/fault-detection
+    python -m benchmarks.fault_study --out runs/fault-study
 
-The model is trained on a few pairs of the built-in task (two minutes on two CPU cores). An output is a failure if its
-sentence chrF with the reference is below `--chrf`, or if its length is below half or above twice that of the
-reference. Precision and recall are those of the faults that `check` reports, AUROC that of the values behind them.
+`test_bed.py` has the models and their sources. An output is a failure if its sentence chrF with the reference is below
+`--chrf`, or if its length is below half or above twice that of the reference. Precision and recall are those of the
+faults that `check` reports, AUROC that of the values behind them. The training takes five minutes on two CPU cores.
 """
 
 import argparse
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from attendo.demo_task import AlignedPair, BuiltinTask
 from attendo.metrics.fault_limits import FaultLimits, OutputScore, common_run, excess_repetition, split_words
 from attendo.metrics.faults import KINDS
 from attendo.metrics.pairwise import pairwise_chrf
-from attendo.runs.demo import demo_config
-from attendo.runs.run import Run
-from attendo.text_model import Result, TextModel, load
+from attendo.text_model import Result, TextModel
+from benchmarks.fault_study.source_contribution import measure_source_contribution
+from benchmarks.fault_study.test_bed import Pair, Sets, make_faulty_sets, make_hard_sets, train_faulty, train_few
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-Pair = tuple[str, str]
+_NUM_SAMPLES = 8
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("runs/fault-detection"))
-    parser.add_argument("--steps", type=int, default=450)
-    parser.add_argument("--pairs", type=int, default=3000)
+    parser.add_argument("--out", type=Path, default=Path("runs/fault-study"))
     parser.add_argument("--lines", type=int, default=200, help="sources of each kind")
     parser.add_argument("--chrf", type=float, default=40.0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    model = _train(arguments.out, arguments.pairs, arguments.steps, arguments.seed)
-    held_out = BuiltinTask(arguments.seed).heldout(1000 + arguments.lines)
-    valid, test = held_out[arguments.lines :], held_out[: arguments.lines]
-    model.calibrate([pair.source for pair in valid], [pair.target for pair in valid])
-    sets = make_sets(test, random.Random(arguments.seed))
+    seed, lines, folder = arguments.seed, arguments.lines, arguments.out / str(arguments.seed)
+    print("# Few pairs")
+    measure_model(train_few(folder / "few", seed), *make_hard_sets(seed, lines), arguments.chrf)
+    print("\n# Faulty pairs")
+    measure_model(train_faulty(folder / "faulty", seed), *make_faulty_sets(seed, lines), arguments.chrf)
+
+
+def measure_model(model: TextModel, calibration: Sequence[Pair], sets: Sets, least_chrf: float) -> None:
+    model.calibrate([source for source, _ in calibration], [target for _, target in calibration])
     pairs = [pair for each in sets.values() for pair in each]
     sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     checked = model.generate(sources, check="report", check_detached=True, split=False)
     repaired = model.generate(sources, check="repair", check_detached=True, split=False)
-    failed = find_failures(checked, references, arguments.chrf)
-    after = find_failures(repaired, references, arguments.chrf)
+    failed = find_failures(checked, references, least_chrf)
+    after = find_failures(repaired, references, least_chrf)
     print_detectors(checked, failed, measure_signals(model, sources, checked))
+    print_kinds({name: len(each) for name, each in sets.items()}, checked)
     print_repairs({name: len(each) for name, each in sets.items()}, failed, after, repaired)
-
-
-def make_sets(pairs: Sequence[AlignedPair], draw: random.Random) -> dict[str, list[Pair]]:
-    """Return sources of each kind with their references."""
-    plain = [(pair.source, pair.target) for pair in pairs]
-    others = draw.sample(plain, len(plain))
-    return {
-        "plain": plain,
-        "random characters": [(_scramble(source, draw, 0.3), target) for source, target in plain],
-        "unseen words": [(_replace_words(source, draw, 2), target) for source, target in plain],
-        "over-long": [
-            (", and ".join(each[0] for each in group), " ， ".join(each[1] for each in group))
-            for group in zip(plain, others, plain[::-1], others[::-1], strict=True)
-        ],
-        "doubled": [(f"{source} {source}", f"{target} {target}") for source, target in plain],
-    }
-
-
-def _scramble(text: str, draw: random.Random, share: float) -> str:
-    """Replace a share of the letters."""
-    return "".join(draw.choice(LETTERS) if each.isalpha() and draw.random() < share else each for each in text)
-
-
-def _replace_words(text: str, draw: random.Random, count: int) -> str:
-    words = text.split()
-    for number in draw.sample(range(len(words)), min(count, len(words))):
-        words[number] = "".join(draw.choices(LETTERS, k=6))
-    return " ".join(words)
 
 
 def find_failures(results: Sequence[Result], references: Sequence[str], least_chrf: float) -> np.ndarray:
@@ -101,11 +72,6 @@ def measure_signals(model: TextModel, sources: Sequence[str], results: Sequence[
         for one, other in zip(scored, without, strict=True)
     ]
     words = [(split_words(source), split_words(output)) for source, output in zip(sources, outputs, strict=True)]
-    samples = model.generate(sources, sample=True, n_best=8, distinct=False, split=False)
-    agreement = [
-        pairwise_chrf([output], [each.text for each in sample.hypotheses]).mean()
-        for output, sample in zip(outputs, samples, strict=True)
-    ]
     values: dict[str, Sequence[float]] = {
         "loop": [excess_repetition(one, other) for one, other in words],
         "copy": [common_run(one, other)[2] / max(len(other), 1) for one, other in words],
@@ -113,9 +79,48 @@ def measure_signals(model: TextModel, sources: Sequence[str], results: Sequence[
         "wrong_language": [-limits.language_log_odds(output) for output in outputs],
         "low_probability": [-limits.standardise(score) for score in scores],
         "detached_from_source": [-each for each in contrasts],
-        "samples differ": [-each for each in agreement],
+        "sum of log-probabilities": [-one.log_probability for one in scored],
+        "Seq-Logprob": [-each.log_probability for each in scores],
+        "source contribution (ALTI+)": measure_contributions(model, sources, results),
+        "samples differ": measure_disagreement(model, sources, outputs, dropout=False),
+        "dropout passes differ": measure_disagreement(model, sources, outputs, dropout=True),
     }
     return {name: np.array(each) for name, each in values.items()}
+
+
+def measure_contributions(model: TextModel, sources: Sequence[str], results: Sequence[Result]) -> list[float]:
+    """Return one minus the mean share of the source in the predictions of each output."""
+    found = []
+    for source, result in zip(sources, results, strict=True):
+        shares = measure_source_contribution(model.network, model.trace(source, result.text))
+        found.append(1 - float(shares.mean()))
+    return found
+
+
+def measure_disagreement(
+    model: TextModel, sources: Sequence[str], outputs: Sequence[str], dropout: bool
+) -> list[float]:
+    """Return how little each output agrees with other outputs for its source: samples, or passes with dropout (chrF).
+
+    The dropout passes are greedy, and force the network into training mode (Guerreiro et al. 2023).
+    """
+    if not dropout:
+        found = model.generate(sources, sample=True, n_best=_NUM_SAMPLES, distinct=False, split=False)
+        others = [[each.text for each in result.hypotheses] for result in found]
+    else:
+        torch.manual_seed(0)
+        passes = [_search_with_dropout(model, sources) for _ in range(_NUM_SAMPLES)]
+        others = [list(texts) for texts in zip(*passes, strict=True)]
+    return [100 - float(pairwise_chrf([output], each).mean()) for output, each in zip(outputs, others, strict=True)]
+
+
+def _search_with_dropout(model: TextModel, sources: Sequence[str]) -> list[str]:
+    call = model.prepare_call(sources, split=False, engine="cached")
+    model.network.train()
+    with torch.no_grad():
+        found = call.generation.generate(call.lines, model.make_engine(call.config, constrained=False))
+    model.network.eval()
+    return [each[0].text for each in found]
 
 
 def _length_deviation(source_words: int, words: int, limits: FaultLimits) -> float:
@@ -137,7 +142,7 @@ def print_detectors(results: Sequence[Result], failed: np.ndarray, signals: dict
         kind: lambda result, kind=kind: any(each.kind == kind for each in result.faults) for kind in KINDS
     }
     found["any but hints"] = lambda result: bool(result.report and result.report.serious)
-    found["samples differ"] = lambda result: False
+    found |= {name: lambda result: False for name in signals if name not in found}
     for name, is_flagged in found.items():
         flagged = np.array([is_flagged(each) for each in results])
         precision = f"{failed[flagged].mean():.2f}" if flagged.any() else "–"
@@ -145,31 +150,25 @@ def print_detectors(results: Sequence[Result], failed: np.ndarray, signals: dict
         print(f"| {name} | {flagged.sum()} | {precision} | {flagged[failed].mean():.2f} | {auroc} |")
 
 
+def print_kinds(sizes: dict[str, int], results: Sequence[Result]) -> None:
+    """Print how many outputs for each kind of source have each fault."""
+    print(f"\n| sources | {' | '.join(KINDS)} |\n|---|{'---:|' * len(KINDS)}")
+    for name, rows in list_rows(sizes):
+        counts = [sum(any(each.kind == kind for each in result.faults) for result in results[rows]) for kind in KINDS]
+        print(f"| {name} | {' | '.join(map(str, counts))} |")
+
+
 def print_repairs(sizes: dict[str, int], failed: np.ndarray, after: np.ndarray, repaired: Sequence[Result]) -> None:
     print("\n| sources | failures | after repair | outputs replaced |\n|---|---:|---:|---:|")
     kept = np.array([any(each.kept for each in result.repairs) for result in repaired])
-    begin = 0
-    for name, size in [*sizes.items(), ("all", len(failed))]:
-        rows = slice(0, None) if name == "all" else slice(begin, begin + size)
-        begin += size
+    for name, rows in list_rows(sizes):
         print(f"| {name} | {failed[rows].mean():.1%} | {after[rows].mean():.1%} | {kept[rows].mean():.1%} |")
 
 
-def _train(folder: Path, pairs: int, steps: int, seed: int) -> TextModel:
-    """Train a weak model, or load it if the folder has it."""
-    if (folder / "model" / "manifest.json").is_file():
-        return load(folder / "model", "cpu")
-    demo = demo_config(seed)
-    train: dict[str, Any] = {"steps": steps, "validate_every": steps, "save_every": steps, "weight_checkpoints": 0}
-    config = demo.replace(data={"task": "builtin", "pairs": pairs}, train=demo.train.replace(**train))
-    run = Run.begin(config, folder, torch.device("cpu"))
-    for _ in run.prepare():
-        pass
-    run.build()
-    for _ in run.train():
-        pass
-    return load(run.finish(), "cpu")
-
-
-if __name__ == "__main__":
-    main()
+def list_rows(sizes: dict[str, int]) -> list[tuple[str, slice]]:
+    """Return the rows of each kind of source, and of all."""
+    found, begin = [], 0
+    for name, size in sizes.items():
+        found.append((name, slice(begin, begin + size)))
+        begin += size
+    return [*found, ("all", slice(0, begin))]

@@ -1,0 +1,1 @@
+"""Fault detectors and repairs of `check`, measured on weak models."""

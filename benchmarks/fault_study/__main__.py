@@ -1,0 +1,5 @@
+"""Runs the study."""
+
+from benchmarks.fault_study.measure import main
+
+main()
