@@ -140,7 +140,8 @@ def test_command_line_arguments_become_settings(tmp_path: Path, monkeypatch: pyt
             models="a, b", key_file=tmp_path / "keys", limits="max_queued=7, deadline_seconds=2.5", **names
         )
     )
-    folders, settings, replicas, device, threads, languages, tasks = given
+    folders, settings, replicas, device, threads, languages, tasks, autoscaling = given
+    assert autoscaling is None
     assert (folders, replicas, device, threads) == ([Path("a"), Path("b")], 1, "cpu", 1)
     assert (languages, tasks) == (["en-zh", "zh-en"], ["translation"] * 2)
     assert settings.keys == ("from-the-file", "from-the-environment")
@@ -179,6 +180,17 @@ def test_deployment_options_follow_the_settings(monkeypatch: pytest.MonkeyPatch)
     assert stub.options["max_ongoing_requests"] > 2 * 50
     assert stub.options["graceful_shutdown_timeout_s"] == 3
     assert stub.options["ray_actor_options"] == {"num_cpus": 2, "num_gpus": 1}
+
+
+def test_autoscaling_replaces_the_number_of_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = Recorder()
+    monkeypatch.setattr(ray_serve, "import_module", lambda name: stub)
+    application(RayServeArguments(models="x", replicas=2, max_replicas=5, target_requests=7))
+    assert "num_replicas" not in stub.options
+    expected = {"min_replicas": 2, "max_replicas": 5, "target_ongoing_requests": 7}
+    assert stub.options["autoscaling_config"] == expected
+    with pytest.raises(UsageError, check=has_code("max_replicas_below_replicas", replicas=2, max_replicas=1)):
+        application(RayServeArguments(models="x", replicas=2, max_replicas=1))
 
 
 @pytest.mark.slow
