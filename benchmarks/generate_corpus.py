@@ -46,14 +46,15 @@ def main() -> None:
     for workers, times in seconds.items():
         ratios = [one / each for one, each in zip(seconds[first], times, strict=True)]
         used = processor[workers]
-        rows.append({"workers": workers, "seconds": times, "processor": used, "ratio": median(ratios)})
         speed = given.lines / median(times)
         number = 2 if workers == "ray" else int(workers)
         bound = number * median(one / each for one, each in zip(processor[first], used, strict=True))
+        ratio = median(ratios)
+        rows.append({"workers": workers, "seconds": times, "processor": used, "ratio": ratio, "bound": bound})
         bound_text = (
             "" if workers == "ray" else f", at most {bound:.2f} by processor time"
         )  # Ray's are not our children
-        print(f"{workers} workers: {median(times):.1f} s, {speed:,.0f} lines/s, ratio {median(ratios):.2f}{bound_text}")
+        print(f"{workers} workers: {median(times):.1f} s, {speed:,.0f} lines/s, ratio {ratio:.2f}{bound_text}")
     if given.json is not None:
         given.json.write_text(json.dumps({"lines": given.lines, "rows": rows}, indent=2) + "\n")
 

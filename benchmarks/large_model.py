@@ -34,7 +34,6 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
     "offloaded": {"sharding": "full", "cpu_offload": True},
     "both": {"sharding": "full", "cpu_offload": True, "activation_checkpointing": True},
 }
-STEPS = 5
 
 
 def main() -> None:
@@ -71,7 +70,8 @@ def run(given: argparse.Namespace) -> None:
     """Train, and print one line of JSON."""
     device = pick_device("auto")
     on_gpu = device.type == "cuda"
-    train = TrainConfig(compile="off", capture="off", warmup=2, **PLACEMENTS[given.run])
+    precision = "bf16" if on_gpu else "fp32"
+    train = TrainConfig(compile="off", capture="off", warmup=2, precision=precision, **PLACEMENTS[given.run])
     shape = TrainingBatchShape(given.rows, given.length, given.length)
     estimate = ProcessMemory(_make_config(given), train, shape, 1)
     with torch.device(device):
@@ -84,7 +84,7 @@ def run(given: argparse.Namespace) -> None:
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     seconds, losses = [], []
-    for _ in range(STEPS):
+    for _ in range(given.steps):
         begin = time.perf_counter()
         update = updater.update([batch])
         losses.append(float(update.loss) / update.tokens)
@@ -134,7 +134,7 @@ def _make_config(given: argparse.Namespace) -> ModelConfig:
 
 
 def _repeat_sizes(given: argparse.Namespace) -> list[str]:
-    names = ("layers", "d_model", "rows", "length")
+    names = ("layers", "d_model", "rows", "length", "steps")
     words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(given, name)))]
     return [*words, *(["--copy"] if given.copy else [])]
 
@@ -145,6 +145,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--d-model", type=int, default=2048)
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--length", type=int, default=64, help="positions of a side")
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=PLACEMENTS, default=list(PLACEMENTS))
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--copy", action="store_true", help="also time the copy of an asynchronous checkpoint")
