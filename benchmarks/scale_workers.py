@@ -140,7 +140,7 @@ def draw(rows: list[dict[str, Any]], measured: list[dict[str, Any]], path: Path)
         last = line[-1]
         text = f"{last['tokens_per_second']:,.0f} tokens/s"
         axes.annotate(
-            text, (WORKERS[-1], last["speedup"]), (-6, -14), textcoords="offset points", ha="right", fontsize=9
+            text, (WORKERS[-1], last["speedup"]), (-4, -32), textcoords="offset points", ha="right", fontsize=9
         )
     points = [(int(row["workers"]), row["bound"]) for row in measured if row["workers"] != "ray" and row.get("bound")]
     if points:
