@@ -135,14 +135,9 @@ def draw(rows: list[dict[str, Any]], measured: list[dict[str, Any]], path: Path)
     axes.plot(WORKERS, WORKERS, color="#999999", linestyle=":", label="N workers, N times as fast")
     for name in SPEEDS:
         line = [row for row in rows if row["worker"] == name]
-        label = f"simulated, one worker a {name}"
+        label = f"simulated, one worker a {name}: {line[-1]['tokens_per_second']:,.0f} tokens/s with {WORKERS[-1]}"
         axes.plot(WORKERS, [row["speedup"] for row in line], marker="o", color=COLOURS[name], label=label)
-        last = line[-1]
-        text = f"{last['tokens_per_second']:,.0f} tokens/s"
-        axes.annotate(
-            text, (WORKERS[-1], last["speedup"]), (-4, -32), textcoords="offset points", ha="right", fontsize=9
-        )
-    points = [(int(row["workers"]), row["bound"]) for row in measured if row["workers"] != "ray" and row.get("bound")]
+    points = [(int(row["workers"]), row["bound"]) for row in measured if row["workers"] != "ray"]
     if points:
         axes.plot(
             *zip(*points, strict=True), "k+", markersize=12, markeredgewidth=2, label="measured, by processor time"
