@@ -129,8 +129,12 @@ def _connect(address: str) -> Iterator[None]:
     import ray
     from ray.data import DataContext
 
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    local = {"num_cpus": available_cores(), "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    local: dict[str, Any] = {
+        "num_cpus": available_cores(),
+        "include_dashboard": False,
+        "object_store_memory": _STORE_BYTES,
+    }
     try:
         if address == LOCAL:
             ray.init("local", **local, **quiet)

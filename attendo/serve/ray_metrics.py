@@ -39,8 +39,8 @@ def merge_metrics(reports: Iterable[tuple[str, bool]]) -> bytes:
             merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             values = sums.setdefault(family.name, {})
             for sample in family.samples:
-                name = (sample.name, tuple(sorted(sample.labels.items())))
-                values[name] = values.get(name, 0.0) + sample.value
+                series = (sample.name, tuple(sorted(sample.labels.items())))
+                values[series] = values.get(series, 0.0) + sample.value
     for family_name, values in sums.items():
         for (name, labels), value in values.items():
             merged[family_name].add_sample(name, dict(labels), value)

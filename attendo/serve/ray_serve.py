@@ -45,36 +45,34 @@ def application(arguments: RayServeArguments) -> Any:
     return deployment(
         [Path(each) for each in _split_list(arguments.models)],
         _make_settings(arguments),
-        arguments.replicas,
+        make_autoscaling(arguments.replicas, arguments.max_replicas, arguments.target_requests) or arguments.replicas,
         arguments.device,
         arguments.threads,
         _split_list(arguments.languages),
         _split_list(arguments.tasks),
-        make_autoscaling(arguments.replicas, arguments.max_replicas, arguments.target_requests),
     )
 
 
 def deployment(
     models: Sequence[Path],
     settings: ServeSettings | None = None,
-    replicas: int = 1,
+    replicas: int | Mapping[str, Any] = 1,
     device: str = "cpu",
     threads: int = 1,
     languages: Sequence[str] = (),
     tasks: Sequence[str] = (),
-    autoscaling: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return an application for `ray.serve.run`. Every replica loads all models in its own process.
 
     Run another one under the same name to update the models: Ray replaces the replicas one after the other.
-    `autoscaling` is Ray's `autoscaling_config`, in place of `replicas` (`make_autoscaling`).
+    `replicas` is a number or Ray's `autoscaling_config` (`make_autoscaling`).
     """
     serve, settings = _import_ray_serve(), settings or ServeSettings()
     if not models:
         raise UsageError("model_folders_missing")
     deployed = serve.deployment(
         name="attendo",
-        **({"num_replicas": replicas} if autoscaling is None else {"autoscaling_config": dict(autoscaling)}),
+        **({"num_replicas": replicas} if isinstance(replicas, int) else {"autoscaling_config": dict(replicas)}),
         # Requests queue in `ModelWorker`. A lower limit here would keep requests in Ray's queue that fit into the
         # batch, and would let requests wait that the worker rejects.
         max_ongoing_requests=4 * settings.max_queued,

@@ -97,14 +97,14 @@ for attempt in range(9):  # a busy machine needs more than the 60 s that Ray wai
         break
     except TimeoutError:
         assert attempt < 8
-serve.run(deployment([Path(first)], settings, autoscaling=scaling))
+serve.run(deployment([Path(first)], settings, replicas=scaling))
 found = {"at_first": count_running()}
 threads = [threading.Thread(target=work) for _ in range(clients)]
 for each in threads:
     each.start()
 wait_for(lambda: count_running() == 2)
 enter("update", 2 * clients)
-serve.run(deployment([Path(second)], settings, autoscaling=scaling))
+serve.run(deployment([Path(second)], settings, replicas=scaling))
 wait_for(lambda: count_running() == 2)
 enter("updated", 4 * clients)
 stop.set()

@@ -140,8 +140,7 @@ def test_command_line_arguments_become_settings(tmp_path: Path, monkeypatch: pyt
             models="a, b", key_file=tmp_path / "keys", limits="max_queued=7, deadline_seconds=2.5", **names
         )
     )
-    folders, settings, replicas, device, threads, languages, tasks, autoscaling = given
-    assert autoscaling is None
+    folders, settings, replicas, device, threads, languages, tasks = given
     assert (folders, replicas, device, threads) == ([Path("a"), Path("b")], 1, "cpu", 1)
     assert (languages, tasks) == (["en-zh", "zh-en"], ["translation"] * 2)
     assert settings.keys == ("from-the-file", "from-the-environment")
