@@ -40,7 +40,7 @@ class CheckpointWriter:
             optimizer=self._copy_all("optimizer", snapshot.optimizer),
             random=self._copy_all("random", snapshot.random),
         )
-        if torch.cuda.is_available():
+        if self._pinned:
             torch.cuda.current_stream().synchronize()
         self.step, self._folder, self._error = snapshot.step, None, None
         # A daemon: after a second signal the process ends at once, and leaves what a crash would leave.
