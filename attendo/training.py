@@ -140,9 +140,11 @@ class Training:
 def check_before_training(run: Run) -> list[Finding]:
     """Run the quick checks of a new run. A fault that would waste the run raises its error; return other findings.
 
-    With several ranks nothing is checked: a check on one rank would block the others.
+    With several ranks nothing is checked: a check on one rank would block the others. Sharded weights are not checked
+    either: the checks read the whole network.
     """
-    findings = [] if run.trainer.step or run.world.size > 1 else run_quick_checks(run)
+    is_sharded = run.trainer.updater.placement.is_sharded
+    findings = [] if run.trainer.step or run.world.size > 1 or is_sharded else run_quick_checks(run)
     for finding in findings:
         if finding.level == "fault" and finding.stops:
             raise finding.to_error()

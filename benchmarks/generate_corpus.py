@@ -1,9 +1,12 @@
 """Measures the throughput of `attendo generate --input` with 1 and 2 workers of one thread each, in one run.
 
-    python benchmarks/generate_corpus.py MODEL [--lines 60000] [--rounds 3] [--workers 1 2] [--json FILE]
+    python benchmarks/generate_corpus.py MODEL [--lines 60000] [--rounds 3] [--workers 1 2 ray] [--json FILE]
 
-The corpus has sentences of the built-in task in one large and two small shards. The numbers of workers alternate. Each
-time is that of the whole command, start included. All outputs must have equal bytes.
+The corpus has sentences of the built-in task in one large and two small shards. The numbers of workers alternate; `ray`
+has two actors of Ray. Each time is that of the whole command, start included. All outputs must have equal bytes.
+
+On a machine with other work, the ratio of times says how much of the cores was free. The processor time of the command
+does not depend on that: N workers on N free cores are N x (its time with one worker / its time with N) as fast at most.
 """
 
 import argparse
@@ -29,18 +32,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_corpus(folder / "corpus", given.lines)
-        seconds: dict[int, list[float]] = {workers: [] for workers in given.workers}
+        seconds: dict[str, list[float]] = {workers: [] for workers in given.workers}
+        processor: dict[str, list[float]] = {workers: [] for workers in given.workers}
         for _ in range(given.rounds):
             for workers in given.workers:
-                seconds[workers].append(measure(given.model, folder, workers))
-                print(f"{workers} workers: {seconds[workers][-1]:.1f} s", flush=True)
+                times = measure(given.model, folder, workers)
+                seconds[workers].append(times[0])
+                processor[workers].append(times[1])
+                load = os.getloadavg()[0]
+                print(f"{workers} workers: {times[0]:.1f} s, processor {times[1]:.1f} s, load {load:.1f}", flush=True)
     first = given.workers[0]
     rows = []
     for workers, times in seconds.items():
         ratios = [one / each for one, each in zip(seconds[first], times, strict=True)]
-        rows.append({"workers": workers, "seconds": times, "ratio": median(ratios)})
+        used = processor[workers]
         speed = given.lines / median(times)
-        print(f"{workers} workers: {median(times):6.1f} s, {speed:8,.0f} lines/s, ratio {median(ratios):.2f}")
+        number = 2 if workers == "ray" else int(workers)
+        bound = number * median(one / each for one, each in zip(processor[first], used, strict=True))
+        ratio = median(ratios)
+        rows.append({"workers": workers, "seconds": times, "processor": used, "ratio": ratio, "bound": bound})
+        bound_text = (
+            "" if workers == "ray" else f", at most {bound:.2f} by processor time"
+        )  # Ray's are not our children
+        print(f"{workers} workers: {median(times):.1f} s, {speed:,.0f} lines/s, ratio {ratio:.2f}{bound_text}")
     if given.json is not None:
         given.json.write_text(json.dumps({"lines": given.lines, "rows": rows}, indent=2) + "\n")
 
@@ -55,25 +69,27 @@ def write_corpus(folder: Path, lines: int) -> None:
         (folder / name).write_text("".join(f"{row}\n" for row in rows), "utf-8")
 
 
-def measure(model: str, folder: Path, workers: int) -> float:
-    """Return the seconds of a call, and check that its outputs equal those of the first one."""
+def measure(model: str, folder: Path, workers: str) -> tuple[float, float]:
+    """Return the seconds and processor seconds of a call. Check that its outputs equal those of the first one."""
     out, first = folder / "out", folder / "first"
-    words = ["generate", model, "--input", str(folder / "corpus"), "--output", str(out), "--workers", str(workers)]
-    start = time.perf_counter()
+    words = ["generate", model, "--input", str(folder / "corpus"), "--output", str(out)]
+    words += ["--ray", "--workers", "2"] if workers == "ray" else ["--workers", workers]
+    start, before = time.perf_counter(), os.times()
     subprocess.run(
         [sys.executable, "-m", "attendo", *words],
         check=True,
         capture_output=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    seconds = time.perf_counter() - start
+    seconds, after = time.perf_counter() - start, os.times()
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
     if first.exists():
         names = sorted(path.name for path in first.iterdir())
         assert all((out / name).read_bytes() == (first / name).read_bytes() for name in names), "outputs differ"
         shutil.rmtree(out)
     else:
         out.rename(first)
-    return seconds
+    return seconds, processor
 
 
 def _parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -81,7 +97,7 @@ def _parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("model")
     parser.add_argument("--lines", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--workers", nargs="+", default=["1", "2"])
     parser.add_argument("--json", type=Path)
     return parser.parse_args(words)
 

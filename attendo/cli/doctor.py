@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from attendo.doctor import Finding
     from attendo.runs.config import RunConfig
+    from attendo.runs.run import Run
 
 COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "fault": "red"}
 
@@ -35,6 +36,10 @@ def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Run only the checks that attendo train runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per finding.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Also print the settings chosen from the data.")] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Estimate only the memory of each of N training processes, without the network."),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Check a run's network and data for problems, without training.
@@ -54,7 +59,7 @@ def doctor(
     files = {"source": source, "target": target, "folder": data}
     config = make_config(run_file, files, change or [], report=chosen.append)
     findings = []
-    for finding in _examine(config, device, quick, (test_source, test_target)):
+    for finding in _examine(config, device, quick, (test_source, test_target), processes):
         findings.append(finding)
         if as_json:
             print(json.dumps(finding.as_json(), ensure_ascii=False), flush=True)
@@ -68,7 +73,11 @@ def doctor(
 
 
 def _examine(
-    config: "RunConfig", device: str, quick: bool, test: tuple[Path | None, Path | None]
+    config: "RunConfig",
+    device: str,
+    quick: bool,
+    test: tuple[Path | None, Path | None],
+    processes: int | None,
 ) -> Iterator["Finding"]:
     """Prepare the text in a temporary folder and yield all findings."""
     from attendo.cli.progress import show_preparation
@@ -79,6 +88,8 @@ def _examine(
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
+    if processes is None:  # one process here: the weights are whole
+        config = config.replace(train=config.train.replace(sharding="none", cpu_offload=False))
     with TemporaryDirectory(prefix="attendo-doctor-") as folder:
         run = Run(config, Path(folder), pick_device(device))
         try:
@@ -87,9 +98,20 @@ def _examine(
             listing = run.data_folder.with_name(f"{run.data_folder.name}.bad-lines.tsv")
             yield report_too_many_bad_lines(listing, config.data.max_bad_ratio)
             return
+        if processes is not None:
+            yield _estimate_memory(run, processes)
+            return
         run.build()
         given = CorpusConfig(source=test[0], target=test[1]) if test[0] is not None else None
         yield from examine(run, quick, {} if quick else read_test_pairs(config, given))
+
+
+def _estimate_memory(run: "Run", processes: int) -> "Finding":
+    from attendo.doctor.process_memory import check_process_memory
+
+    data = run.data
+    sizes = (data.source_tokenizer.vocab_size, data.target_tokenizer.vocab_size)
+    return check_process_memory(run.config.make_model_config(*sizes), run.config.train, data, processes, run.device)
 
 
 def _report_finding(finding: "Finding") -> None:

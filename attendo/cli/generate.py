@@ -62,6 +62,14 @@ def generate(
     workers: Annotated[
         int | None, _own("Corpora", "With --input: processes of this machine; default: 1.", min=1, max=1000)
     ] = None,
+    ray: Annotated[
+        str | None,
+        _own(
+            "Corpora",
+            "With --input: compute on Ray, on this machine or the cluster at ADDRESS; --workers limits the actors.",
+            metavar="[ADDRESS]",
+        ),
+    ] = None,
     source_field: Annotated[
         str | None,
         _own(
@@ -88,7 +96,7 @@ def generate(
     if glossary is not None:
         options["glossary"] = str(glossary)
     if input_ is None:
-        _reject_unused(workers=workers, source_field=source_field, output_field=output_field)
+        _reject_unused(workers=workers, ray=ray, source_field=source_field, output_field=output_field)
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # same as the input, for any locale
     from attendo.cli.output import OutputStyle
 
@@ -100,7 +108,7 @@ def generate(
             raise UsageError("corpus_option_conflict")
         fields = {"source": source_field, "output": output_field or "output", "errors": errors}
         command = CorpusCommand(model, ensemble or [], draft, device, options, style, fields)
-        generate_corpus(command, input_, output, workers or 1)
+        generate_corpus(command, input_, output, workers, ray)
         return
     from attendo.runs.load import load_models
 

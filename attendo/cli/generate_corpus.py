@@ -17,7 +17,7 @@ from attendo.cli.stdin import name_line_in_errors
 
 if TYPE_CHECKING:
     from attendo.data.text_shards import Output
-    from attendo.recipes.corpus_generation import CorpusGeneration, Window
+    from attendo.recipes.corpus_generation import Compute, CorpusGeneration, Window
     from attendo.recipes.corpus_manifest import Counts
     from attendo.text_model import Result
 
@@ -126,8 +126,10 @@ def _choose_device(device: str, worker: int) -> str:
     return f"cuda:{worker % count}" if count > 1 else device
 
 
-def generate_corpus(command: CorpusCommand, given: str, folder: Path, num_workers: int) -> None:
-    """Write an output shard for every shard, and show the progress on standard error."""
+def generate_corpus(
+    command: CorpusCommand, given: str, folder: Path, num_workers: int | None, ray: str | None = None
+) -> None:
+    """Write an output shard for every shard, and show the progress on standard error. `ray`: address of a cluster."""
     from attendo import atomic_files
     from attendo.data.text_shards import list_shards
     from attendo.runs.run_folder import make_folder
@@ -135,29 +137,29 @@ def generate_corpus(command: CorpusCommand, given: str, folder: Path, num_worker
     work = command.plan(list_shards(given), folder, command.identify())
     make_folder(folder)
     with atomic_files.folder_lock(folder):
-        generator = WindowGenerator(command, work) if num_workers == 1 else None
+        compute = _choose_compute(command, work, num_workers, ray)
         progress = _Progress()
         for number, _ in enumerate(work.begin(), start=1):
             progress.show(say("reading: {number:,} of {shards:,} shards", number=number, shards=len(work.shards)))
         progress.begin(*work.count_lines())
-        for counts in work.run(lambda windows: _compute(windows, generator, command, work, num_workers)):
+        for counts in work.run(compute):
             progress.add(counts)
         progress.clear()
         _report(work)
 
 
-def _compute(
-    windows: "Iterator[Window]",
-    generator: WindowGenerator | None,
-    command: CorpusCommand,
-    work: "CorpusGeneration",
-    num_workers: int,
-) -> "Iterator[tuple[Window, Counts]]":
-    if generator is not None:
-        for window in windows:
-            yield window, generator.generate(window)
-    else:
-        yield from _compute_in_workers(windows, command, work, num_workers)
+def _choose_compute(
+    command: CorpusCommand, work: "CorpusGeneration", num_workers: int | None, ray: str | None
+) -> "Compute":
+    """Return a function that computes windows: on Ray, in worker processes, or in this process."""
+    if ray is not None:
+        from attendo.cli.corpus_ray import compute_on_ray
+
+        return lambda windows: compute_on_ray(windows, command, work, ray, num_workers)
+    if num_workers is not None and num_workers > 1:
+        return lambda windows: _compute_in_workers(windows, command, work, num_workers)
+    generator = WindowGenerator(command, work)  # before the shards are read: a wrong option is found at once
+    return lambda windows: ((window, generator.generate(window)) for window in windows)
 
 
 def _compute_in_workers(

@@ -22,6 +22,7 @@ from attendo.errors import AttendoError, LocalizedText, ModelError, UsageError
 ClickException: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 _LEAST_TYPER = (0, 29)  # as in pyproject.toml
+_OMITTED_VALUES = {"--ray": "local"}
 # Commands by section of the help: name → module and function, first line of the docstring.
 CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 
@@ -176,6 +177,13 @@ class _LightParameters:
 
 class Command(_LightParameters, TyperCommand):
     """A command with light parameter conversion and plain help."""
+
+    def parse_args(self, context: Any, args: list[str]) -> list[str]:
+        """Insert the value of an option whose value may be left out, such as `--ray`."""
+        pairs = zip(args, [*args[1:], "-"], strict=True)
+        filled = ((word, _OMITTED_VALUES[word]) if word in _OMITTED_VALUES and after.startswith("-") else (word,)
+                  for word, after in pairs)  # fmt: skip
+        return super().parse_args(context, [word for words in filled for word in words])
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         """Return the parts of the usage line after the command name."""

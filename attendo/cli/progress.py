@@ -189,7 +189,7 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
     )
     print_line(describe_plan(run.config.train, data))
     if run.config.train.sharding == "full":
-        print_line(_describe_sharding(run.world.size))
+        print_line(_describe_sharding(run.world.size, run.config.train.cpu_offload))
     if run.trainer.updater.compile_mode != "off":
         print_line(say('compiling: the first steps may take minutes (train.compile = "off" begins at once)'))
     if run.trainer.step:
@@ -252,7 +252,10 @@ def describe_plan(config: TrainConfig, data: PreparedData) -> str:
     return say("; ").join(parts)
 
 
-def _describe_sharding(processes: int) -> str:
+def _describe_sharding(processes: int, cpu_offload: bool) -> str:
+    if cpu_offload:
+        text = "weights, gradients and moments are in host memory, divided among {processes} processes"
+        return say(text, processes=processes)
     if processes == 1:
         return say('train.sharding = "full" changes nothing: there is one process, and it holds all weights')
     return say(

@@ -40,6 +40,10 @@ def train(
         bool, typer.Option("--override", help="With --resume: allow settings (--set) that differ from the run's.")
     ] = False,
     overwrite: shared.Overwrite = False,
+    continues: Annotated[
+        bool,
+        typer.Option("--continue", help="Resume the run if --out has it, else begin it; for commands that restart."),
+    ] = False,
     stop_at: Annotated[int | None, typer.Option(min=1, help="Save and stop after this step, to resume later.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print all resolved settings, then exit.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write event files for TensorBoard too.")] = False,
@@ -65,7 +69,10 @@ def train(
         _refuse_with_resume(context)
         config = _load_resumed_config(resume, changes, override)
     else:
-        check_free(folder, overwrite or show)  # fail before reading the text
+        if continues and overwrite:
+            raise UsageError("continue_with_overwrite")
+        if not continues:
+            check_free(folder, overwrite or show)  # fail before reading the text
         given = {**asdict(files), "folder": data}
         config = make_config(run_file, given, changes, needs_out=out is None and not show)
     if show:
@@ -76,7 +83,7 @@ def train(
         print(format_resolved_config(config, load_text_settings(config.data)), end="")
         return
 
-    _train(config, resume, folder, device, overwrite, stop_at, tensorboard)
+    _train(config, resume, folder, device, overwrite, stop_at, tensorboard, continues)
 
 
 def _train(
@@ -87,15 +94,22 @@ def _train(
     overwrite: bool,
     stop_at: int | None,
     tensorboard: bool,
+    continues: bool,
 ) -> None:
     """Resume the run in `resume`, or begin one in `folder`."""
     from attendo.cli.progress import report_end, train_with_progress
     from attendo.runs.report_sinks import TensorBoard
     from attendo.runs.run import Run
+    from attendo.runs.run_folder import is_run_begun
     from attendo.text_model import pick_device
     from attendo.train.distributed import init_distributed
 
     with init_distributed(pick_device(device)) as (world, own_device):
+        # Rank 0 decides: it may begin the run before another rank looks.
+        if continues and world.broadcast_bool(is_run_begun(folder)):
+            assert config is not None
+            _check_same_settings(folder, config)
+            resume, config = folder, None
         if resume is not None:
             run = Run.resume(resume, own_device, world, config)
         else:
@@ -174,6 +188,17 @@ def _refuse_with_resume(context: typer.Context) -> None:
 def _stem(path: Path) -> str:
     """Return the default name of a run folder: "words" for words.tsv.gz."""
     return path.name.removesuffix("".join(path.suffixes[-2:] if path.suffix in (".gz", ".xz") else path.suffixes[-1:]))
+
+
+def _check_same_settings(folder: Path, config: "RunConfig") -> None:
+    """Raise `UsageError` if the run in the folder was begun with other settings. The run has computed its steps."""
+    from attendo.runs.config import list_differences, load_run_config, make_paths_absolute
+
+    before, now = load_run_config(folder), make_paths_absolute(config)
+    if now.train.epochs is not None:
+        now = now.replace(train=now.train.replace(epochs=None, steps=before.train.steps))
+    if other := list_differences(before, now):
+        raise UsageError("resume_settings_differ", folder=folder, settings=", ".join(other))
 
 
 def _load_resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":

@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +26,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.model.parallel import ParallelTransformer
 from attendo.text import UNK
+from attendo.train.activation_checkpointing import keep_activations
 from attendo.train.config import TrainConfig
 from attendo.train.loss import training_loss
 from attendo.train.update import Updater
@@ -162,19 +165,49 @@ def _measure_biases(config: ModelConfig, shape: TrainingBatchShape) -> int:
 
 
 def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
-    """Return the bytes that the forward pass saves for the backward pass, each storage once, without weights."""
-    weights = {weight.untyped_storage().data_ptr() for weight in updater.network.parameters()}
+    """Return the bytes that the forward pass saves for the backward pass, each storage once, without weights.
+
+    With activation checkpointing, a block saves its input, and only one block at a time the rest.
+    """
+    weights = {_storage_id(weight) for weight in updater.network.parameters()}
     saved: dict[int, Tensor] = {}  # references, so that the allocator does not reuse an address
+    owners: dict[int, int | None] = {}  # the block that saved a storage
+    inputs: dict[int, Tensor] = {}
+    current: list[int | None] = [None]
 
     def save(tensor: Tensor) -> Tensor:
         # Detach: an operation that saves its own output would otherwise form a reference cycle.
-        saved[tensor.untyped_storage().data_ptr()] = tensor.detach()
+        saved[_storage_id(tensor)] = tensor.detach()
+        owners.setdefault(_storage_id(tensor), current[0])
         return tensor.detach()
 
+    def enter(number: int, given: tuple[object, ...]) -> None:
+        current[0] = number
+        inputs.update({_storage_id(each): each.detach() for each in given if isinstance(each, Tensor)})
+
     updater.network.train()
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+    with ExitStack() as stack:
+        for number, block in enumerate((*updater.network.encoder, *updater.network.decoder)):
+            hook = block.register_forward_pre_hook(lambda _, given, number=number: enter(number, given))
+            stack.callback(hook.remove)
+            stack.callback(block.register_forward_hook(lambda *_: current.__setitem__(0, None)).remove)
+        stack.enter_context(keep_activations())
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor))
         _forward(updater, batch.to(updater.device))
-    return sum(tensor.untyped_storage().nbytes() for address, tensor in saved.items() if address not in weights)
+    sizes = {name: each.untyped_storage().nbytes() for name, each in saved.items() if name not in weights}
+    if not updater.config.activation_checkpointing:
+        return sum(sizes.values())
+    of_blocks = Counter[int | None]()
+    for name, size in sizes.items():
+        of_blocks[owners[name]] += 0 if name in inputs else size
+    outside = of_blocks.pop(None, 0)
+    kept = sum(each.untyped_storage().nbytes() for name, each in inputs.items() if name not in weights)
+    return outside + kept + max(of_blocks.values(), default=0)
+
+
+def _storage_id(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # a fake tensor has no address
 
 
 def _forward(updater: Updater, batch: Batch) -> Tensor:

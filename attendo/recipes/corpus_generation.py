@@ -10,7 +10,6 @@ whatever time, the bytes are the same, and no line is lost or doubled.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from attendo import atomic_files
 from attendo.data.text_shards import Output, ShardFields, read_sources, write_shard
@@ -123,13 +123,18 @@ class CorpusGeneration:
 
     def write_part(self, window: Window, outputs: Iterable[Output], counts: Counts) -> None:
         """Write the outputs of a window atomically. A process that outlived its parent may write the same part."""
-        path = self._parts(window.shard) / f"{window.number:06}.jsonl"
+        path = self._part(window)
         rows = [asdict(counts), *outputs]
         content = "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in rows).encode("utf-8")
-        new = path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
+        new = path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{uuid4().hex}-{path.name}")
         with atomic_files.explain_disk_full(path, len(content)):
             atomic_files.write(new, content)
             atomic_files.move_into_place(new, path)
+
+    def read_counts(self, window: Window) -> Counts | None:
+        """Return the counts of a window whose part is written."""
+        path = self._part(window)
+        return _read_counts(path) if path.is_file() else None
 
     def sum_outputs(self) -> Counts:
         return sum((each.counts for each in self.manifest.outputs.values()), Counts())
@@ -139,6 +144,9 @@ class CorpusGeneration:
 
     def _parts(self, shard: int) -> Path:
         return self.folder / ".parts" / self.shards[shard].name
+
+    def _part(self, window: Window) -> Path:
+        return self._parts(window.shard) / f"{window.number:06}.jsonl"
 
     def _list_unfinished(self) -> list[int]:
         return [n for n, path in enumerate(self.shards) if path.name not in self.manifest.outputs]

@@ -14,6 +14,7 @@ from attendo.explore.curves import METRICS_FILE
 from attendo.model_files import json_sha256
 from attendo.runs.config import RunConfig, resolve_config
 from attendo.settings import rename_settings
+from attendo.train.config import PLACEMENT_SETTINGS
 from attendo.train.distributed import Distributed
 
 _RESULT_FOLDERS = ("data", "checkpoints", "weights", "model")
@@ -76,10 +77,11 @@ def checkpoint_facts(config: RunConfig, data_sha256: str, device: torch.device, 
 def learning_relevant_config(config: RunConfig) -> dict[str, Any]:
     """Return the settings that differ from their defaults, so that a new setting changes nothing.
 
-    Sharding is excluded: a run may be resumed with another placement of the weights. Decoding settings have their names
-    of version 0.1.0, so that its checkpoints have the same checksum.
+    Placement is excluded: a run may be resumed with weights and activations elsewhere. Decoding settings have their
+    names of version 0.1.0, so that its checkpoints have the same checksum.
     """
-    found = resolve_config(config.replace(train=config.train.replace(sharding="none")), include_defaults=False)
+    train = config.train.replace(**{name: type(config.train).model_fields[name].default for name in PLACEMENT_SETTINGS})
+    found = resolve_config(config.replace(train=train), include_defaults=False)
     if "generation" in found:
         found["generation"] = rename_settings(found["generation"], _OLD_NAMES, _OLD_VALUES, warn=False)
     return found

@@ -48,6 +48,10 @@ _UNUSED_BY_OBJECTIVE: dict[str, dict[str, tuple[object, ...]]] = {
 }
 
 
+# Settings that change where tensors are kept, and no result.
+PLACEMENT_SETTINGS = ("sharding", "cpu_offload", "activation_checkpointing", "async_checkpoints")
+
+
 class TrainConfig(Settings):
     """Training settings."""
 
@@ -167,7 +171,17 @@ class TrainConfig(Settings):
     sharding: Literal["none", "full"] = Field(
         "none",
         description="none: every process holds all weights, gradients and moments; full: they are sharded over the "
-        "processes, without torch.compile; no effect with one process",
+        "processes, without torch.compile; no effect with one process, unless cpu_offload",
+    )
+    cpu_offload: bool = Field(
+        False,
+        description="with sharding full: weights, gradients and moments are in host memory, and the optimizer runs "
+        "there; a block's weights are on the GPU while it runs",
+    )
+    activation_checkpointing: bool = Field(
+        False,
+        description="keep only the input of each block for the backward pass, which computes the block again; less "
+        "memory, about a third more time, without torch.compile",
     )
     deterministic: bool = Field(False, description="use only bitwise reproducible kernels (slower on a GPU)")
     workers: Natural = Field(
@@ -184,6 +198,11 @@ class TrainConfig(Settings):
     patience: Natural = Field(0, description="validations without improvement before training stops; 0 never stops")
 
     save_every: Count = Field(500, description="steps between checkpoints")
+    async_checkpoints: bool = Field(
+        False,
+        description="copy the state of a checkpoint to host memory and write it in a thread, while training goes on; "
+        "needs memory for the copy",
+    )
     keep_last: Count = Field(3, description="checkpoints to keep, in addition to the best one")
     weight_checkpoints: Natural = Field(
         0,
@@ -250,6 +269,10 @@ class TrainConfig(Settings):
             raise UsageError("final_lr_unused", schedule=self.schedule)
         if self.sharding == "full" and self.compile in ("on", "blocks"):
             raise UsageError("sharding_with_compile")
+        if self.cpu_offload and self.sharding != "full":
+            raise UsageError("cpu_offload_without_sharding")
+        if self.activation_checkpointing and self.compile in ("on", "blocks"):
+            raise UsageError("activation_checkpointing_with_compile")
         self._check_sampling()
         self._check_objective()
         return self

@@ -15,6 +15,7 @@ from attendo.data.sampler import BatchStream, BatchWithPosition
 from attendo.errors import AttendoError, LocalizedText
 from attendo.nn.cpu_threads import adapt_threads
 from attendo.train.checkpoint import Checkpoints, Snapshot, TrainState, restore, take_snapshot
+from attendo.train.checkpoint_writer import CheckpointWriter
 from attendo.train.update import Update, Updater
 
 _REPORT_INTERVAL = 10  # steps on a GPU between two synchronisations
@@ -135,6 +136,7 @@ class Trainer:
         self._facts = facts or {}
         self.all_reported = True  # every update was reported: a safe point to stop
         self._save_failures = 0
+        self._writer = CheckpointWriter()  # of train.async_checkpoints
         self._report_interval = _REPORT_INTERVAL if updater.device.type == "cuda" else 1
 
     @property
@@ -146,6 +148,18 @@ class Trainer:
 
         Pass `stop_at` to stop at a certain step: on a GPU steps are reported in groups.
         """
+        try:
+            yield from self._train(stop_at)
+            yield from self._report_written(wait=True)
+        except (Exception, GeneratorExit):
+            self._writer.wait()
+            raise
+        if self._is_patience_exhausted():
+            waited = self.state.since_best
+            reason = LocalizedText("no better {best} in {waited} validations", best=self.config.best, waited=waited)
+            yield Stopped(self.step, reason)
+
+    def _train(self, stop_at: int | None) -> Iterator[Report]:
         on_gpu = self.updater.device.type == "cuda"
         stream = self.stream.batches(self.state.position, self.config.workers, pin=on_gpu)
         with closing(stream):
@@ -155,6 +169,7 @@ class Trainer:
                 yield self._save_weights()
             while self.step < self.config.steps and not self._is_patience_exhausted():
                 yield from self._run_steps(stream, stop_at)
+                yield from self._report_written(wait=False)
                 if self._are_weights_due():  # before a checkpoint of this step, after which no run returns to it
                     yield self._save_weights()
                 best = False
@@ -165,11 +180,10 @@ class Trainer:
                 # Save at the end of the run, or a resumed run would repeat its last steps.
                 ends = self.step == self.config.steps or self._is_patience_exhausted()
                 if best or ends or self.step % self.config.save_every == 0:
-                    yield self.save()
-        if self._is_patience_exhausted():
-            waited = self.state.since_best
-            reason = LocalizedText("no better {best} in {waited} validations", best=self.config.best, waited=waited)
-            yield Stopped(self.step, reason)
+                    if self.config.async_checkpoints:
+                        yield from self._start_save()
+                    else:
+                        yield self.save()
 
     def validate(self) -> Validation:
         """Validate without changing the state of the run."""
@@ -178,14 +192,34 @@ class Trainer:
 
     def save(self) -> Saved | SaveFailed:
         """Write a checkpoint, then remove older ones. A failed write is retried at the next interval."""
+        if self._writer.step is not None:
+            self._finish_write()
         snapshot = self.snapshot()
+        return self._try_to_write(lambda: self._write(snapshot))
 
-        def write() -> Path:
-            folder = self.checkpoints.save(snapshot)
-            self.checkpoints.prune(self.config.num_checkpoints_to_keep, self.state.best_step)
-            return folder
+    def _write(self, snapshot: Snapshot) -> Path:
+        folder = self.checkpoints.save(snapshot)
+        best_step = TrainState.from_json(snapshot.state).best_step  # a thread must not read `self.state`
+        self.checkpoints.prune(self.config.num_checkpoints_to_keep, best_step)
+        return folder
 
-        return self._try_to_write(write)
+    def _start_save(self) -> Iterator[Saved | SaveFailed]:
+        """Begin to write a checkpoint in a thread. It is reported later, when it is durable."""
+        yield from self._report_written(wait=True)
+        snapshot = self.snapshot()
+        if self.updater.world.is_main:
+            self._writer.start(snapshot, self._write)
+        else:
+            self._writer.step = self.step
+
+    def _report_written(self, wait: bool) -> Iterator[Saved | SaveFailed]:
+        """Report the checkpoint of the thread if it is written, or wait for that. All ranks report it together."""
+        if self._writer.step is not None and (wait or self.updater.world.broadcast_bool(self._writer.is_done)):
+            yield self._finish_write()
+
+    def _finish_write(self) -> Saved | SaveFailed:
+        step, self._writer.step = self._writer.step, None
+        return self._try_to_write(self._writer.fetch, step=step)
 
     def _save_weights(self) -> Saved | SaveFailed:
         """Write a weights-only checkpoint. Collective: call it on all ranks."""
@@ -194,19 +228,22 @@ class Trainer:
         with self.updater.eval_weights():
             return self._try_to_write(lambda: write(self.step), weights_only=True)
 
-    def _try_to_write(self, write: Callable[[], Path], weights_only: bool = False) -> Saved | SaveFailed:
+    def _try_to_write(
+        self, write: Callable[[], Path], weights_only: bool = False, step: int | None = None
+    ) -> Saved | SaveFailed:
+        step = self.step if step is None else step
         if not self.updater.world.is_main:
-            return Saved(self.step, "", 0, weights_only)
+            return Saved(step, "", 0, weights_only)
         try:
             folder = write()
         except (AttendoError, OSError) as error:
             self._save_failures += 1
             if self._save_failures >= self.config.max_save_failures:
                 raise SaveError("checkpoint_saves_failed", count=self._save_failures, error=error) from None
-            return SaveFailed(self.step, LocalizedText("{error}", error=error), self._save_failures)
+            return SaveFailed(step, LocalizedText("{error}", error=error), self._save_failures)
         self._save_failures = 0
         size = sum(path.stat().st_size for path in folder.iterdir())
-        return Saved(self.step, str(folder), size, weights_only)
+        return Saved(step, str(folder), size, weights_only)
 
     def snapshot(self) -> Snapshot:
         """Return the complete state that the next step depends on. Collective: call it on all ranks."""

@@ -134,6 +134,7 @@ class EMA:
         keep = torch.where(skipped > 0, 1.0, decay)
         trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
         averages = [self.weights[name] for name in trained]
+        keep = keep.to(averages[0].device)  # with offload, weights are on the CPU
         torch._foreach_mul_(averages, keep)
         torch._foreach_add_(averages, torch._foreach_mul(list(trained.values()), 1 - keep))
 

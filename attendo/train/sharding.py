@@ -4,13 +4,16 @@ A block gathers its weights from all ranks when it runs, forward and backward, a
 reduce-scattered as soon as a block has them.
 """
 
+import atexit
 import copy
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from attendo.model.decoder_state import DecoderState, Memory
@@ -28,17 +31,21 @@ class FSDPWeights(ReplicatedWeights):
 
     is_sharded = True
 
-    def __init__(self, network: Transformer, world: Distributed) -> None:
-        self._world, self._full_network = world, network
+    def __init__(self, network: Transformer, world: Distributed, cpu_offload: bool = False) -> None:
+        _init_single_process_group(network.device)
+        self._world, self._full_network, self._cpu_offload = world, network, cpu_offload
         self._mesh = init_device_mesh(network.device.type, (world.size,))
         learning = copy.deepcopy(network)
         learning.__class__ = _LateMemoryTransformer
+        options: dict[str, Any] = {"mesh": self._mesh}
+        if cpu_offload:
+            options["offload_policy"] = CPUOffloadPolicy(pin_memory=network.device.type == "cuda")
         for block in (*learning.encoder, *learning.decoder):
             if isinstance(block, DecoderBlock):
                 block.register_forward_pre_hook(_project_memory)
                 block.register_forward_hook(_detach_cache)
-            fully_shard(block, mesh=self._mesh)
-        fully_shard(learning, mesh=self._mesh)
+            fully_shard(block, **options)
+        fully_shard(learning, **options)
         super().__init__(learning)
         for weight in network.parameters():
             weight.data = torch.empty_like(weight)  # separate storage, which can be freed
@@ -56,13 +63,13 @@ class FSDPWeights(ReplicatedWeights):
         return {name: self._shard(tensor) if tensor.dim() else tensor for name, tensor in tensors.items()}
 
     def _shard(self, tensor: Tensor) -> Tensor:
-        on_device = tensor.to(self._full_network.device)
+        on_device = tensor if self._cpu_offload else tensor.to(self._full_network.device)
         return distribute_tensor(
             on_device, self._mesh, [Shard(0)], src_data_rank=None
         )  # all ranks have the full tensor
 
     def global_norm(self, norm: Tensor) -> Tensor:
-        return _full_tensor(norm)
+        return _full_tensor(norm).to(self._full_network.device)  # with offload, gradients are on the CPU
 
     @torch.no_grad()
     def materialise(self) -> None:
@@ -73,6 +80,19 @@ class FSDPWeights(ReplicatedWeights):
     def release(self) -> None:
         for weight in self._full_network.parameters():
             weight.untyped_storage().resize_(0)
+
+
+def _init_single_process_group(device: torch.device) -> None:
+    """Make the process group that FSDP needs, if there is one process without torchrun."""
+    if not dist.is_initialized():
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+        atexit.register(_destroy_process_group)
+
+
+def _destroy_process_group() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class _LateMemoryTransformer(Transformer):

@@ -24,6 +24,7 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import without_cudnn_attention
 from attendo.nn.cuda_graph import CudaGraphRecorder
 from attendo.nn.devices import configure_cpu_bf16
+from attendo.train.activation_checkpointing import checkpoint_activations
 from attendo.train.compilation import CompiledBlocks, CudaGraphedPass, compile_dynamic, full_mask
 from attendo.train.config import TrainConfig, supports_guided_alignment
 from attendo.train.distributed import Distributed, ReplicatedWeights
@@ -79,6 +80,8 @@ class Updater:
         configure_cpu_bf16(self.device, torch.bfloat16 if self.precision == "bf16" else torch.float32)
         self.step = 0
         freeze(network, config.freeze)
+        if config.activation_checkpointing:
+            checkpoint_activations(network)
         self.placement = place_weights(network, config, world)
         self.optimizer = make_optimizer(self.placement.network, config)
         self.ema = EMA(self.placement.network, config.ema) if config.ema else None
@@ -308,18 +311,18 @@ class Updater:
 
 
 def place_weights(network: Transformer, config: TrainConfig, world: Distributed) -> ReplicatedWeights:
-    if config.sharding == "none" or world.size == 1:
+    if config.sharding == "none" or (world.size == 1 and not config.cpu_offload):
         return ReplicatedWeights(network)
     from attendo.train.sharding import FSDPWeights  # torch takes a second to import it
 
-    return FSDPWeights(network, world)
+    return FSDPWeights(network, world, config.cpu_offload)
 
 
 def pick_compile(config: TrainConfig, network: Transformer) -> str:
     """Resolve auto. Compiling takes minutes. It pays off if the kernels, not the host, are the bottleneck."""
     if config.compile != "auto":
         return config.compile
-    if config.objective == "mrt":  # every batch of candidates has another shape
+    if config.activation_checkpointing or config.objective == "mrt":  # mrt: every batch has another shape
         return "off"
     if network.config.kind != "autoregressive":  # the loss has a loop over the target, which takes long to compile
         return "off"
@@ -327,11 +330,13 @@ def pick_compile(config: TrainConfig, network: Transformer) -> str:
 
 
 def should_capture(config: TrainConfig, device: torch.device, world: Distributed) -> bool:
-    if config.capture == "on" and (device.type != "cuda" or world.size > 1):
+    # A captured pass has fixed addresses, and random states that cannot be restored within it.
+    is_unsupported = world.size > 1 or config.cpu_offload or config.activation_checkpointing
+    if config.capture == "on" and (device.type != "cuda" or is_unsupported):
         raise UsageError("capture_not_supported")
     if config.objective == "mrt":  # the host decodes samples within an update
         return False
-    return config.capture != "off" and device.type == "cuda" and world.size == 1
+    return config.capture != "off" and device.type == "cuda" and not is_unsupported
 
 
 def pick_precision(requested: str, device: torch.device, network: ModelConfig) -> str:

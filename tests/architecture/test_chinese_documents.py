@@ -13,7 +13,7 @@ DOCS = ROOT / "docs"
 PAGES = {page: DOCS / page.relative_to(DOCS / "zh") for page in CHINESE if (DOCS / "zh") in page.parents}
 PAIRS = {**PAGES, ROOT / "README.zh-CN.md": ROOT / "README.md"}
 TRANSLATED = [
-    *("README", "commands", "run-file", "doctor", "builtin-task", "exposure-bias", "three-kinds", "trust"),
+    *("README", "commands", "run-file", "doctor", "builtin-task", "exposure-bias", "three-kinds", "trust", "scale"),
     *("guides/your-data", "guides/pipelines", "guides/language-model", "guides/corpora"),
     *("guides/preparation", "guides/back-translation"),
     *("seeing/trace", "seeing/explore"),

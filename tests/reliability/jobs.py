@@ -28,7 +28,8 @@ from attendo.cli.progress import TrainingProgress
 from attendo.runs.config import RunConfig, load_run_config, read_run_file
 from attendo.runs.run import Run
 from attendo.train import checkpoint
-from attendo.train.checkpoint import Checkpoints
+from attendo.train.checkpoint import Checkpoints, Snapshot
+from attendo.train.checkpoint_writer import CheckpointWriter
 from attendo.train.distributed import init_distributed
 from attendo.train.loop import Report, Step
 
@@ -210,10 +211,20 @@ def _fill(filler: Path) -> None:
             file.write(bytes(512))
 
 
-def save_and_prune(folder: str, step: int, keep_last: int, best: int) -> None:
+def save_and_prune(folder: str, step: int, keep_last: int, best: int, in_thread: bool = False) -> None:
     checkpoints = Checkpoints(Path(folder))
-    checkpoints.save(snapshot(step))
-    checkpoints.prune(keep_last, best)
+
+    def write(saved: Snapshot) -> Path:
+        path = checkpoints.save(saved)
+        checkpoints.prune(keep_last, best)
+        return path
+
+    if in_thread:
+        writer = CheckpointWriter()
+        writer.start(snapshot(step), write)
+        writer.fetch()
+    else:
+        write(snapshot(step))
 
 
 def write_folder(kind: str, folder: str, version: int) -> None:

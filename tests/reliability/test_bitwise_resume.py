@@ -42,6 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "model": {"dropout": 0.1, "positions": "relative", "final_dropout": True, "linear_bias": False}
         | {"attention_scale": 1.0, "activation": "geglu_tanh", "norm_kind": "rms"}
     },
+    "checkpoints in a thread": {"model": {"dropout": 0.1}, "train": {"async_checkpoints": True, "ema": 0.9}},
     "scheduled sampling": {
         "train": {"scheduled_sampling": "schedule", "sampling_start": 0.3, "sampling_decay": 2.0, "input_noise": 0.2},
         "model": {"dropout": 0.1},
@@ -66,6 +67,7 @@ SHORT = {
     ("moving average", "before a validation"),
     ("BPE-dropout", "at the end of an epoch"),
     ("relative positions", "amid an epoch"),
+    ("checkpoints in a thread", "after a validation"),
     ("scheduled sampling", "amid an epoch"),
 }
 

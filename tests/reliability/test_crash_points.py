@@ -35,8 +35,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 @pytest.mark.parametrize("occupied", [False, True], ids=["", "in place of a damaged one"])
+@pytest.mark.parametrize("in_thread", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "in a thread"])
 def test_R4_newest_complete_checkpoint_is_found_after_a_kill(
-    children: Children, earlier: Path, tmp_path: Path, how: str, occupied: bool, call: int, every: int
+    children: Children, earlier: Path, tmp_path: Path, how: str, occupied: bool, in_thread: bool, call: int, every: int
 ) -> None:
     """Kill the process at disk call `call`, then at every `every`-th one, until the save finishes."""
     died = True
@@ -45,7 +46,7 @@ def test_R4_newest_complete_checkpoint_is_found_after_a_kill(
         shutil.copytree(earlier, folder)
         if occupied:
             shutil.copytree(folder / "step-00000030", folder / f"step-{NEW:08d}")
-        save = {"folder": str(folder), "step": NEW, "keep_last": KEEP_LAST, "best": BEST}
+        save = {"folder": str(folder), "step": NEW, "keep_last": KEEP_LAST, "best": BEST, "in_thread": in_thread}
         ended = children.start([("die_at_disk_call", {"call": call, "how": how}), ("save_and_prune", save)]).wait()
         died = ended.code == -9
         assert died or ended.code == 0, ended.errors

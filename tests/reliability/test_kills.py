@@ -92,11 +92,13 @@ def test_R3_replaced_model_is_removed_by_a_restart(prepared: Path, tmp_path: Pat
 
 
 @pytest.fixture
-def kill_test(children: Children, prepared: Path, tmp_path: Path) -> KillTest:
-    config = run_config({"prepared": prepared}, {"save_every": 2, "validate_every": 6}, model={"dropout": 0.2})
+def kill_test(children: Children, prepared: Path, tmp_path: Path, in_thread: bool) -> KillTest:
+    train = {"save_every": 2, "validate_every": 6, "async_checkpoints": in_thread}
+    config = run_config({"prepared": prepared}, train, model={"dropout": 0.2})
     return KillTest(children, write_run_file(tmp_path / "run.toml", config), tmp_path / "storm")
 
 
+@pytest.mark.parametrize("in_thread", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "in a thread"])
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_R3_killed_run_equals_the_undisturbed_run(kill_test: KillTest, kills: int) -> None:
     chance = random.Random(kills)

@@ -29,7 +29,7 @@ SLOW = pytest.mark.slow
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "ranks", [(1, 2), *(pytest.param(each, marks=SLOW) for each in ((2,), (4,), (1, 2, 4, 1)))], ids=str
+    "ranks", [(1, 2), *(pytest.param(each, marks=SLOW) for each in ((2,), (4,), (8,), (1, 2, 4, 1)))], ids=str
 )
 def test_R9_changing_world_size_gives_the_same_network(trained: Trained, ranks: tuple[int, ...]) -> None:
     assert_same_network(trained(1), trained(*ranks))

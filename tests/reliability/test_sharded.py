@@ -49,7 +49,12 @@ def decoded_texts(folder: Path) -> list[str]:
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize(
-    ("saved_by", "ranks"), [(1, 2), (2, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 4), (2, 2)))]
+    ("saved_by", "ranks"),
+    [
+        (1, 2),
+        (2, 1),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 4), (2, 2), (1, 8), (8, 1), (2, 8))),
+    ],
 )
 def test_R9_checkpoints_are_equal_with_and_without_sharding(
     children: Children, trained: Trained, tmp_path: Path, saved_by: int, ranks: int

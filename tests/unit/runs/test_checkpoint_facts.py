@@ -11,8 +11,15 @@ from attendo.train.config import TrainConfig
 from attendo.train.distributed import Distributed
 
 
-@pytest.mark.parametrize(("changed", "same"), [({"sharding": "full"}, True), ({"steps": 7}, False)])
-def test_the_config_hash_ignores_sharding_but_not_steps(changed: dict[str, Any], same: bool) -> None:
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({"sharding": "full", "cpu_offload": True}, True),
+        ({"activation_checkpointing": True, "async_checkpoints": True}, True),
+        ({"steps": 7}, False),
+    ],
+)
+def test_the_config_hash_ignores_placement_but_not_steps(changed: dict[str, Any], same: bool) -> None:
     assert (config_hash() == config_hash(**changed)) is same
 
 

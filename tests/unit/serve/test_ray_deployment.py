@@ -181,6 +181,17 @@ def test_deployment_options_follow_the_settings(monkeypatch: pytest.MonkeyPatch)
     assert stub.options["ray_actor_options"] == {"num_cpus": 2, "num_gpus": 1}
 
 
+def test_autoscaling_replaces_the_number_of_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = Recorder()
+    monkeypatch.setattr(ray_serve, "import_module", lambda name: stub)
+    application(RayServeArguments(models="x", replicas=2, max_replicas=5, target_requests=7))
+    assert "num_replicas" not in stub.options
+    expected = {"min_replicas": 2, "max_replicas": 5, "target_ongoing_requests": 7}
+    assert stub.options["autoscaling_config"] == expected
+    with pytest.raises(UsageError, check=has_code("max_replicas_below_replicas", replicas=2, max_replicas=1)):
+        application(RayServeArguments(models="x", replicas=2, max_replicas=1))
+
+
 @pytest.mark.slow
 def test_two_ray_replicas_return_correct_answers(tmp_path: Path, unused_port: int) -> None:
     if find_spec("ray") is None:

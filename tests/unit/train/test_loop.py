@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 import torch
 from error_codes import has_code
 from learning import BATCH, OTHER, ListStream, config, make_updater
+from tiny import PATIENCE
 
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.distributed import Distributed
@@ -275,6 +277,94 @@ def test_a_save_reports_folder_and_size_and_stores_facts(make_trainer: MakeTrain
     assert saved.folder == str(trainer.checkpoints.path(1))
     assert saved.bytes == sum(path.stat().st_size for path in trainer.checkpoints.path(1).iterdir())
     assert trainer.checkpoints.load(1).facts == {"step": 1, "known": 1}
+
+
+def test_a_checkpoint_of_a_thread_is_the_state_of_its_step(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    list(make_trainer(ema=0.9).train())
+    in_thread = make_trainer(ema=0.9, folder="other", async_checkpoints=True)
+    reports = list(in_thread.train())
+    saved = [report for report in reports if isinstance(report, Saved)]
+    assert [report.step for report in saved] == in_thread.checkpoints.steps() == [3, 4, 6]
+    assert reports[-1] == saved[-1]
+    for report in saved:
+        assert_same_weights(Path(report.folder), tmp_path / "run" / Path(report.folder).name)
+
+
+def assert_same_weights(found: Path, expected: Path) -> None:
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (found / name).read_bytes() == (expected / name).read_bytes()
+
+
+def test_training_goes_on_while_a_thread_writes(
+    make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer waits for step 5. It would wait forever if training waited for it, and it writes step 3."""
+    list(make_trainer(None).train())
+    trainer = make_trainer(None, folder="other", async_checkpoints=True)
+    save, goes_on = trainer.checkpoints.save, Event()
+
+    def wait_and_save(snapshot: Any) -> Path:
+        assert goes_on.wait(PATIENCE)
+        return save(snapshot)
+
+    monkeypatch.setattr(trainer.checkpoints, "save", wait_and_save)
+    events = []
+    for report in trainer.train():
+        events += list_events([report])
+        if report.step == 5:
+            assert trainer.checkpoints.steps() == []
+            goes_on.set()
+    assert [each for each in events if each[0] == "Saved"] == [("Saved", 3), ("Saved", 6)]
+    assert_same_weights(tmp_path / "other/step-00000003", tmp_path / "run/step-00000003")
+
+
+def test_closing_waits_for_the_thread(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on SIGTERM: the loop is left, then the last step is saved."""
+    trainer = make_trainer(None, async_checkpoints=True)
+    save, closed = trainer.checkpoints.save, Event()
+
+    def wait_and_save(snapshot: Any) -> Path:
+        assert closed.wait(PATIENCE)
+        return save(snapshot)
+
+    monkeypatch.setattr(trainer.checkpoints, "save", wait_and_save)
+    wait = trainer._writer.wait
+    monkeypatch.setattr(trainer._writer, "wait", lambda: (closed.set(), wait()))
+    for report in trainer.train():
+        if report.step == 4:
+            break
+    assert trainer.checkpoints.steps() == [3]
+    assert isinstance(trainer.save(), Saved)
+    assert trainer.checkpoints.steps() == [3, 4]
+
+
+def test_a_failure_of_the_thread_is_reported(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = make_trainer(None, async_checkpoints=True, save_every=1, max_save_failures=2, keep_last=9)
+    save = trainer.checkpoints.save
+
+    def fail(snapshot: Any) -> Path:
+        if snapshot.step in (2, 4, 5):
+            raise OSError("the disk is gone")
+        return save(snapshot)
+
+    monkeypatch.setattr(trainer.checkpoints, "save", fail)
+    reports: list[Report] = []
+    with pytest.raises(SaveError, check=has_code("checkpoint_saves_failed", count=2)):
+        reports.extend(trainer.train())
+    assert [report for report in reports if isinstance(report, SaveFailed)] == [
+        SaveFailed(2, "the disk is gone", 1),
+        SaveFailed(4, "the disk is gone", 1),
+    ]
+    assert trainer.checkpoints.steps() == [1, 3]
+
+
+def test_an_error_of_the_thread_that_is_no_disk_error_ends_training(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(None, async_checkpoints=True)
+    monkeypatch.setattr(trainer.checkpoints, "save", lambda snapshot: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        list(trainer.train())
 
 
 @pytest.mark.short(1)
