@@ -27,7 +27,7 @@ def backtranslate(
         typer.Option(help="Sources from a beam, from sampling, or from a beam with noise."),
     ] = "beam",
     tag: Annotated[
-        str | None, typer.Option(metavar="SYMBOL", help="Symbol before every source, such as <BT>; default: none.")
+        str | None, typer.Option(metavar="SYMBOL", help="Symbol before every source; default: none.")
     ] = None,
     beam: Annotated[int | None, typer.Option(min=1, max=1000, help="Beam size; default: 5.")] = None,
     top_k: Annotated[

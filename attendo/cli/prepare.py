@@ -1,14 +1,45 @@
 """The `attendo prepare` command: converts text into memory-mapped token ids for training."""
 
-from dataclasses import asdict
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attendo.cli import options as shared
-from attendo.cli.language import say
+from attendo.cli.language import current_language, say
 from attendo.cli.output import print_stderr
+
+if TYPE_CHECKING:
+    from attendo.data.corpus_windows import Window, WindowLines
+    from attendo.data.preparation import Preparation
+    from attendo.data.preparation_parts import Pass
+
+
+@dataclass(frozen=True)
+class WorkerProcesses:
+    """Computes windows in processes of this machine."""
+
+    num_workers: int
+
+    def run(
+        self, work: "Preparation", name: "Pass", windows: "Iterator[tuple[Window, WindowLines | None]]"
+    ) -> "Iterator[Window]":
+        from attendo import atomic_files
+        from attendo.data.corpus_windows import Window
+        from attendo.recipes.corpus_workers import WorkerPool
+
+        settings = {"data": work.settings.model_dump(mode="json"), "seed": work.seed, "pass": name}
+        settings |= {"parts": str(work.parts.path), "language": current_language()}
+        program = [sys.executable, "-P", "-m", "attendo.cli.corpus_worker"]
+        with atomic_files.temporary_folder(work.parts.path / "logs") as logs:
+            pool = WorkerPool(program, settings, self.num_workers, logs)
+            with closing(pool.run(asdict(window) for window, _ in windows)) as answers:
+                for answer in answers:
+                    yield Window(**answer)
 
 
 @shared.expand_options
@@ -42,7 +73,6 @@ def prepare(
         raise UsageError("prepared_folder_missing")
 
     from attendo import atomic_files
-    from attendo.cli.prepare_worker import WorkerProcesses
     from attendo.cli.progress import describe_size, describe_skipped_lines, show_preparation
     from attendo.cli.train import make_config, merge_changes
     from attendo.data.preparation import LocalWorker

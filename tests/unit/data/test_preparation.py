@@ -106,7 +106,7 @@ def test_parts_of_other_text_or_settings_are_not_used(tmp_path: Path, change: st
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "data", settings, OtherOrder(30))
     if change == "text":
-        (tmp_path / "a.tsv").write_text((tmp_path / "a.tsv").read_text().replace("s1 ", "s2222 "))
+        (tmp_path / "a.tsv").write_text((tmp_path / "a.tsv").read_text().replace("s19", "s2222"))
     else:
         settings = settings.replace(max_length=5, max_bad_ratio=1.0)
     run(tmp_path / "data", settings, OtherOrder())
