@@ -26,7 +26,7 @@ from attendo.text.tokenizer import strip_line_end
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
-Line = TypeVar("Line", str, bytes)
+Line = TypeVar("Line", str, bytes, RawLine)
 TextPairs = Sequence[tuple[str, str]]
 _MAX_ROW_BYTES = 1 << 20  # maximum bytes of a .csv row; an unclosed quote would make it endless
 _FIELD_CHECK_LINES = 100  # lines of a .jsonl file searched for a field
@@ -105,7 +105,9 @@ def _read_aligned_lines(corpus: CorpusConfig) -> Iterator[tuple[RawLine, bytes |
         return
     with open_binary(corpus.alignments) as file:
         paths = (corpus.file or corpus.source or Path(), corpus.alignments)
-        yield from _zip_lines(paths, [lines, read_raw_lines(file, corpus.alignments)])  # type: ignore[list-item, misc]
+        aligned = ((line,) for line in read_raw_lines(file, corpus.alignments))
+        for line, (links,) in _zip_lines(paths, [lines, aligned]):
+            yield line, links
 
 
 def _parse_alignment(line: bytes, source: str, target: str, has_tag: bool) -> frozenset[Link]:
