@@ -12,6 +12,7 @@ import argparse
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -56,19 +57,15 @@ def main() -> None:
         model, reverse = models[kind], models[f"reverse-{kind}"]
         if kind == "unguided":
             copy_head(model, reverse)
-        show(f"{kind}: rows", sets, lambda pairs, model=model: align(model, pairs, None, None))
+        show(f"{kind}: rows", sets, partial(align, model, None, None))
         for method in METHODS:
-            show(f"{kind}: rows and columns, {method}", sets, lambda pairs, m=method, x=model: align(x, pairs, None, m))
+            show(f"{kind}: rows and columns, {method}", sets, partial(align, model, None, method))
         for method in METHODS:
-            show(
-                f"{kind}: both directions, {method}",
-                sets,
-                lambda pairs, m=method, x=model, y=reverse: align(x, pairs, y, m),
-            )
+            show(f"{kind}: both directions, {method}", sets, partial(align, model, reverse, method))
     if arguments.eflomal:
         eflomal = Eflomal(arguments.eflomal, arguments.folder)
         for name in ("forward", "reverse", *METHODS):
-            show(f"eflomal: {name}", sets, lambda pairs, name=name: eflomal.align(pairs, name))
+            show(f"eflomal: {name}", sets, partial(eflomal.align, name))
 
 
 def show(name: str, sets: dict[str, Pairs], align_all: Callable[[Sequence[PairWords]], list[Sequence[Link]]]) -> None:
@@ -85,7 +82,7 @@ def show(name: str, sets: dict[str, Pairs], align_all: Callable[[Sequence[PairWo
 
 
 def align(
-    model: TextModel, pairs: Sequence[PairWords], reverse: TextModel | None, method: Symmetrisation | None
+    model: TextModel, reverse: TextModel | None, method: Symmetrisation | None, pairs: Sequence[PairWords]
 ) -> list[Sequence[Link]]:
     return [each.links for each in model.align_words(pairs, reverse, method)]
 
@@ -137,7 +134,7 @@ class Eflomal:
         self._program, self._folder = program, folder
         self._found: dict[int, list[list[frozenset[Link]]]] = {}  # forward and reverse links, by the size of the set
 
-    def align(self, pairs: Sequence[PairWords], name: str) -> list[Sequence[Link]]:
+    def align(self, name: str, pairs: Sequence[PairWords]) -> list[Sequence[Link]]:
         if len(pairs) not in self._found:
             self._found[len(pairs)] = self._run(pairs)
         forward, reverse = self._found[len(pairs)]
