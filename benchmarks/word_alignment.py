@@ -12,6 +12,7 @@ import argparse
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -56,22 +57,15 @@ def main() -> None:
         model, reverse = models[kind], models[f"reverse-{kind}"]
         if kind == "unguided":
             copy_head(model, reverse)
-        show(f"{kind}: rows", sets, lambda pairs, model=model: align(model, pairs, None, None))
+        show(f"{kind}: rows", sets, partial(align, model, None, None))
         for method in METHODS:
-            show(f"{kind}: rows and columns, {method}", sets, lambda pairs, m=method, x=model: align(x, pairs, None, m))
+            show(f"{kind}: rows and columns, {method}", sets, partial(align, model, None, method))
         for method in METHODS:
-            show(
-                f"{kind}: both directions, {method}",
-                sets,
-                lambda pairs, m=method, x=model, y=reverse: align(x, pairs, y, m),
-            )
+            show(f"{kind}: both directions, {method}", sets, partial(align, model, reverse, method))
     if arguments.eflomal:
+        eflomal = Eflomal(arguments.eflomal, arguments.folder)
         for name in ("forward", "reverse", *METHODS):
-            show(
-                f"eflomal: {name}",
-                sets,
-                lambda pairs, name=name: align_by_eflomal(arguments.eflomal, arguments.folder, pairs, name),
-            )
+            show(f"eflomal: {name}", sets, partial(eflomal.align, name))
 
 
 def show(name: str, sets: dict[str, Pairs], align_all: Callable[[Sequence[PairWords]], list[Sequence[Link]]]) -> None:
@@ -88,7 +82,7 @@ def show(name: str, sets: dict[str, Pairs], align_all: Callable[[Sequence[PairWo
 
 
 def align(
-    model: TextModel, pairs: Sequence[PairWords], reverse: TextModel | None, method: Symmetrisation | None
+    model: TextModel, reverse: TextModel | None, method: Symmetrisation | None, pairs: Sequence[PairWords]
 ) -> list[Sequence[Link]]:
     return [each.links for each in model.align_words(pairs, reverse, method)]
 
@@ -133,23 +127,37 @@ def hand_aligned_pairs() -> Pairs:
     return [(PairWords.split(source, target), parse_links(links, folder.name)) for source, target, links in lines]
 
 
-def align_by_eflomal(program: str, folder: Path, pairs: Sequence[PairWords], name: str) -> list[Sequence[Link]]:
-    """Align the training pairs and these pairs with eflomal's default settings, and return the links of these."""
-    texts = [(each.source_words, each.target_words) for each in islice(BuiltinTask().train(), TRAINING_PAIRS)]
-    texts += [(each.source_words, each.target_words) for each in pairs]
-    for side in (0, 1):
-        content = "".join(" ".join(pair[side]).lower() + "\n" for pair in texts)
-        (folder / f"eflomal.{side}").write_text(content, "utf-8")
-    files = [str(folder / f"eflomal.{each}") for each in ("0", "1", "forward", "reverse")]
-    options = [word for flag, file in zip(("-s", "-t", "-f", "-r"), files, strict=True) for word in (flag, file)]
-    subprocess.run([program, *options], check=True, capture_output=True)
-    forward, reverse = (
-        [parse_links(line, file)[0] for line in Path(file).read_text("utf-8").splitlines()[-len(pairs) :]]
-        for file in files[2:]
-    )
-    if name in ("forward", "reverse"):
-        return [sorted(each) for each in (forward if name == "forward" else reverse)]
-    return [sorted(symmetrise(one, two, name)) for one, two in zip(reverse, forward, strict=True)]  # type: ignore[arg-type]
+class Eflomal:
+    """Aligns the training pairs and test pairs with eflomal's default settings, once for each test set."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._program, self._folder = program, folder
+        self._found: dict[int, list[list[frozenset[Link]]]] = {}  # forward and reverse links, by the size of the set
+
+    def align(self, name: str, pairs: Sequence[PairWords]) -> list[Sequence[Link]]:
+        if len(pairs) not in self._found:
+            self._found[len(pairs)] = self._run(pairs)
+        forward, reverse = self._found[len(pairs)]
+        if name in ("forward", "reverse"):
+            return [sorted(each) for each in (forward if name == "forward" else reverse)]
+        return [sorted(symmetrise(*both, name)) for both in zip(reverse, forward, strict=True)]  # type: ignore[arg-type]
+
+    def _run(self, pairs: Sequence[PairWords]) -> list[list[frozenset[Link]]]:
+        texts = [(each.source_words, each.target_words) for each in islice(BuiltinTask().train(), TRAINING_PAIRS)]
+        texts += [(each.source_words, each.target_words) for each in pairs]
+        names = ("0", "1", "forward", "reverse")
+        files = [str((self._folder / f"eflomal.{each}").absolute()) for each in names]
+        for side in (0, 1):
+            content = "".join(" ".join(pair[side]).lower() + "\n" for pair in texts)
+            Path(files[side]).write_text(content, "utf-8")
+        options = [word for flag, file in zip(("-s", "-t", "-f", "-r"), files, strict=True) for word in (flag, file)]
+        begin = time.perf_counter()
+        subprocess.run([self._program, *options, "--overwrite"], check=True, capture_output=True)
+        print(f"eflomal: {len(texts) / (time.perf_counter() - begin):,.0f} pairs/s")
+        return [
+            [parse_links(line, file)[0] for line in Path(file).read_text("utf-8").splitlines()[-len(pairs) :]]
+            for file in files[2:]
+        ]
 
 
 def make_model(folder: Path, is_reverse: bool, is_guided: bool) -> TextModel:

@@ -60,12 +60,14 @@ def align(
     """
     from attendo.interop.load import load_torch_model
 
-    if gold == BUILTIN and (source, target) == (None, None):
+    expected: list[GoldLine] | None = None
+    if gold == BUILTIN and source is None and target is None:
         pairs, expected = _load_builtin()
     elif source is None or target is None:
         raise UsageError("align_files_missing")
     else:
-        pairs, expected = _read_pairs(source, target), None if gold is None else _read_gold(Path(gold))
+        pairs = _read_pairs(source, target)
+        expected = None if gold is None else _read_gold(Path(gold))
     text_model = load_torch_model(model, device)
     other = None if reverse is None else load_torch_model(reverse, device)
     found: list[WordAlignment] = []
@@ -73,8 +75,8 @@ def align(
         block = pairs[first : first + PAIRS_AT_ONCE]
         aligned = text_model.align_words(block, other, symmetrise, links)
         found += aligned
-        for each in aligned if expected is None else ():
-            print(_format_json(each) if as_json else each)
+        if expected is None:
+            print(*(_format_json(each) if as_json else each for each in aligned), sep="\n")
     if expected is not None:
         _print_scores(_count_links(found, expected, Path(gold or "")), len(found), as_json)
 
@@ -126,8 +128,8 @@ def _count_links(
     total = LinkCounts()
     for number, (each, (sure, possible)) in enumerate(zip(found, gold, strict=True), start=1):
         place = MessagePart("line_of_file", path=path, line=number)
-        words = (each.source_words, each.target_words)
-        check_link_range(GoldLinks(sure, possible, *words), *map(len, words), place)
+        sources, targets = each.source_words, each.target_words
+        check_link_range(GoldLinks(sure, possible, sources, targets), len(sources), len(targets), place)
         total += LinkCounts.from_links(each.links, sure, possible)
     if not total.sure:
         raise DataError("no_sure_gold_link", path=path)

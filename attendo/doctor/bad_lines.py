@@ -18,6 +18,7 @@ from attendo.errors import AttendoError, LocalizedText, cut_line, join_texts
 from attendo.runs.corpora import make_corpora
 
 BAD_LINES = "bad-lines.tsv"
+_DROPPED_WARNING_SHARE = 0.05  # a warning from this share of dropped alignments
 _BAD_WARNING_SHARE = 0.005  # a warning from this share of bad lines
 
 
@@ -52,6 +53,20 @@ def check_bad_lines(data: PreparedData) -> Finding:
         else "",
         _format_examples(data.folder / BAD_LINES),
         values,
+    )
+
+
+def check_alignments(data: PreparedData) -> Finding:
+    """Report the pairs whose word alignment was dropped, because the tokenizer changes their words."""
+    aligned = [corpus for corpus in data.corpora if corpus.links is not None]
+    pairs, dropped = sum(len(corpus.shards) for corpus in aligned), sum(corpus.unlinked for corpus in aligned)
+    values = {"pairs": data.pairs, "aligned": pairs - dropped, "dropped": dropped}
+    found = LocalizedText("{aligned:,} of {pairs:,} pairs have one", aligned=pairs - dropped, pairs=data.pairs)
+    if dropped < _DROPPED_WARNING_SHARE * max(1, pairs):
+        return Finding("alignments", "ok", found, values=values)
+    found += LocalizedText("; {dropped:,} were dropped: their words change in the tokenizer", dropped=dropped)
+    return Finding(
+        "alignments", "warning", found, "separate words by single spaces, and avoid unknown characters", values=values
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attendo.data.sampler import BatchStream
-from attendo.doctor.bad_lines import LineLocator, check_bad_lines
+from attendo.doctor.bad_lines import LineLocator, check_alignments, check_bad_lines
 from attendo.doctor.data_sampling import MAX_PAIRS, read_blocks, take_middle
 from attendo.doctor.duplicates import MAX_TEXT_PAIRS, DuplicateFinder, TextPair
 from attendo.doctor.finding import Finding
@@ -37,6 +37,8 @@ def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair
     The run is not changed: it trains bit for bit as without the checks.
     """
     yield check_bad_lines(run.data)
+    if run.data.has_links:
+        yield check_alignments(run.data)
     yield check_warm_up(run.config.train)
     yield from examine_network(run, quick)
     yield from examine_data(run, quick, tests)

@@ -112,7 +112,7 @@ class AlignmentValidation:
         lengths = (np.array([len(each.source) + 1 for each in examples]), np.array([each.length for each in examples]))
         for group in (rows.tolist() for rows in make_batches(*lengths, batch_tokens)):
             sides = [RaggedArray.from_lists([pairs[row][side] for row in group]) for side in (0, 1)]
-            links = linker.link(*sides, flatten_links(gold[row] for row in group))
+            links = linker.link(sides[0], sides[1], flatten_links(gold[row] for row in group))
             batch = collate([examples[row] for row in group])
             words = (
                 RaggedArray(tables.word_of_each_token(side), side.offsets)  # type: ignore[arg-type]

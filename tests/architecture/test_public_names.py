@@ -33,10 +33,11 @@ GENERATE = [
     "--merge-repeats",
     *("--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
     *("--normalise", "--output", "--output-field", "--passes", "--path-length-penalty", "--patience", "--precision"),
-    *("--prefix", "--preset", "--ray", "--renormalise", "--repetition-of", "--repetition-penalty", "--sample"),
+    *("--prefix", "--preset", "--ray", "--renormalise", "--repetition-of", "--repetition-penalty"),
+    *("--replace-unknown", "--sample"),
     *("--seed", "--source-field", "--source-prefix", "--source-suffix", "--split", "--stop", "--target-prefix"),
     "--temperature",
-    *("--threads", "--top-k", "--top-p", "--typical-p", "--word-penalty", "--workers", "-o"),
+    *("--threads", "--top-k", "--top-p", "--transfer-case", "--typical-p", "--word-penalty", "--workers", "-o"),
     *("MODEL", "[TEXT]..."),
 ]
 # Names of version 0.1.0, which are accepted and not shown in the help.
@@ -45,6 +46,10 @@ OLD = ["--ban", "--diversity", "--groups", "--like", "--no-repeat-ngram", "--typ
 # Besides --lang, which every command has.
 OPTIONS = {
     "": ["--help", "--version"],
+    "align": [
+        *("--device", "--gold", "--help", "--json", "--links", "--reverse", "--source", "--symmetrise", "--target"),
+        *("--threads", "MODEL"),
+    ],
     "calibrate": [
         *("--beam", "--device", "--help", "--json", "--length-penalty", "--reference", "--source", "--threads"),
         "MODEL",

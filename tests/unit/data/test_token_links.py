@@ -68,7 +68,7 @@ def test_links_of_tokens_are_those_of_their_words(tokenizer: Tokenizer) -> None:
         pairs.append((source, target))
         links.append(frozenset((dice.randrange(sizes[0]), dice.randrange(sizes[1])) for _ in range(dice.randint(0, 6))))
     sides = [RaggedArray.from_lists(tokenizer.encode_many([pair[side] for pair in pairs])) for side in (0, 1)]
-    found = TokenLinker.of(tokenizer, tokenizer).link(*sides, flatten_links(links))
+    found = TokenLinker.of(tokenizer, tokenizer).link(sides[0], sides[1], flatten_links(links))
     assert found.shape == (12, sides[1].lengths.max() + 1, sides[0].lengths.max() + 1)
     for row, (source, target) in enumerate(pairs):
         expected = expect_links(tokenizer, source, target, links[row])

@@ -1,6 +1,7 @@
 """Runs with guided alignment: resume bit for bit, reports, the stored head, and refusals."""
 
 import json
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from error_codes import has_code
 from test_run import CPU, begin_run, build_run, flat_weights, make_config, train_run
 
 from attendo.demo_task import BuiltinTask
+from attendo.doctor.bad_lines import check_alignments
 from attendo.errors import UsageError
 from attendo.runs.config import RunConfig
 from attendo.runs.corpora import BuiltinCorpus
@@ -128,3 +130,12 @@ def test_prepared_data_keep_their_alignments(tmp_path: Path) -> None:
     assert load(again.folder / "model", "cpu").scores["alignment_head"] == HEAD
     with pytest.raises(UsageError, check=has_code("guided_alignment_needs_cross_attention")):
         begin_run(RunConfig(**{**values, "model": {**SMALL, "kind": "ctc"}}), tmp_path / "ctc")
+
+
+def test_the_doctor_counts_pairs_with_alignments(tmp_path: Path) -> None:
+    run = begin_run(guided_config(tmp_path), tmp_path / "run")
+    finding = check_alignments(run.data)
+    assert (finding.level, finding.values["aligned"], finding.values["dropped"]) == ("ok", run.data.pairs, 0)
+    corpora = tuple(replace(corpus, unlinked=9) for corpus in run.data.corpora)
+    worse = check_alignments(replace(run.data, corpora=corpora))
+    assert (worse.level, worse.values["dropped"]) == ("warning", 9)

@@ -67,7 +67,11 @@ def test_settings_written_as_toml_read_back_the_same(config: RunConfig, tmp_path
 
 def test_every_setting_is_written() -> None:
     written = tomllib.loads(to_toml(RunConfig(preset="small", data=FILES)))
-    assert written["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
+    assert written["train"].keys() == TrainConfig.model_fields.keys() - {
+        "epochs",
+        "guided_alignment",
+        "guided_alignment_layer",
+    }
     assert written["train"]["peak_lr"] == 1e-3
     unset = {name for name, field in ModelConfig.model_fields.items() if field.default is None}
     assert written["model"].keys() == ModelConfig.model_fields.keys() - unset

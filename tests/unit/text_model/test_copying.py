@@ -9,7 +9,7 @@ from tiny import parallel_model, tiny_model
 
 from attendo.errors import UsageError
 from attendo.text import Words
-from attendo.text_model import TextModel
+from attendo.text_model import TextModel, alignment
 from attendo.text_model import text_model as module
 from attendo.text_model.copying import SourceText, WordCopier, lower_unknown
 from attendo.text_model.options import GenerateOptions
@@ -32,7 +32,7 @@ def make_result(target: str, links: dict[int, int], source_tokens: int) -> Resul
     return Result((made,))
 
 
-def copy_words(source: str, target: str, links: dict[int, int], **options: bool) -> str:
+def copy_words(source: str, target: str, links: dict[int, int], **options: Any) -> str:
     read = lower_unknown(source, SOURCE) if options.get("transfer_case") else source
     ids = SOURCE.encode(read)
     result = make_result(target, links, len(ids))
@@ -130,7 +130,7 @@ def search_tree(model: TextModel) -> object:
 
 def test_split_texts_copy_sentence_by_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     model, calls = tiny_model(), list[int]()
-    real = module.align
+    real = alignment.align
 
     def count(*arguments: Any) -> Any:
         calls.append(len(arguments[0]))
