@@ -63,6 +63,22 @@ def test_saved_page_opens_every_box_without_a_server(fresh_page: Any, tmp_path: 
     assert visit.problems() == []
 
 
+def test_an_address_changes_a_part_of_the_saved_state(fresh_page: Any, tmp_path: Path) -> None:
+    trace = random_model().trace(TEXT, heads={"decoder.0.cross": {0: 0.0}})
+    (tmp_path / "saved.html").write_text(render_saved_page(trace), "utf-8")
+    visit = Visit(fresh_page, "about:blank")
+    fresh_page.goto(f"{(tmp_path / 'saved.html').as_uri()}#lang=zh&step=1")
+    fresh_page.locator("network-figure .distribution li").first.wait_for()
+    assert fresh_page.locator("#home-play").inner_text() == "▶ 播放"
+    assert fresh_page.locator(".player .of").last.inner_text().find("2") >= 0
+    fresh_page.locator("#reset-heads, #restore-all").first.click()
+    assert wait_until(lambda: "heads=" in fresh_page.evaluate("location.hash"))
+    fresh_page.reload()
+    fresh_page.locator(".complaint, network-figure").first.wait_for()
+    assert "heads=" in fresh_page.evaluate("location.hash")
+    assert visit.problems() == []
+
+
 @pytest.mark.parametrize("model", [without_source(), prefix_model(2)], ids=["language model", "prefix LM"])
 def test_saved_page_of_a_decoder_only_model(fresh_page: Any, tmp_path: Path, model: TextModel) -> None:
     trace = model.trace(TEXT, " the dog")

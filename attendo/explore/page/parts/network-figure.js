@@ -195,10 +195,11 @@ export class NetworkFigure extends NetworkBoxes {
     return lane < UPRIGHT ? "nameless" : lane < this.widestName(stack) ? "upright" : "";
   }
 
-  /** The lane that every token of a stack fits in. */
+  /** The lane that every token of a stack fits in. Everybody knows <s> and </s>, so they may be cut. */
   widestName(stack) {
-    const { pieces } = this.network, names = stack === "encoder" ? pieces.source : [...pieces.read, ...pieces.predicted];
-    return (this.widest[stack] ??= BESIDE + Math.max(...names.map((each) => textWidth(visible(each), LETTERS, 600))));
+    const { pieces } = this.network, all = stack === "encoder" ? pieces.source : [...pieces.read, ...pieces.predicted];
+    const names = all.filter((each) => !["<s>", "</s>"].includes(each));
+    return (this.widest[stack] ??= BESIDE + Math.max(...names.map((each) => textWidth(visible(each), LETTERS, 600)), 16));
   }
 
   /** What depends on the layout, which is known now. */
