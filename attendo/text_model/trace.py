@@ -388,7 +388,8 @@ def _encode_running_text(
     text: str, output: str | Hypothesis, config: GenerationConfig, tokenizer: Tokenizer
 ) -> "EncodedPair":
     """Encode the text as the source and what follows it as the target. If nothing follows, the text is the target."""
-    given, end = isinstance(output, str), ()
+    given = isinstance(output, str)
+    end: tuple[int, ...] = ()
     if isinstance(output, str):
         (pair,) = encode_pairs([text], [output], config, None, tokenizer)
         source, target, read = pair.source, pair.target, text + output

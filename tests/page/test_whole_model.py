@@ -157,7 +157,8 @@ def test_every_token_is_named_in_full(visit: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     for text, upright in (("the cat", False), ("a fascinating cat saw the cat saw the cat", True)):
         view = visit.open("home", **SMALL, text=text)
-        assert wait_until(lambda upright=upright: view.locator("[data-stack=encoder].upright").count() == upright)
+        upright_stack = view.locator("[data-stack=encoder].upright")
+        assert wait_until(lambda found=upright_stack, upright=upright: found.count() == upright)
         cut = "all => all.filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent)"
         assert view.locator("[data-stack=encoder] .chip span").evaluate_all(cut) == []
 
