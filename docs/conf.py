@@ -32,6 +32,7 @@ html_show_copyright = False
 html_copy_source = False
 html_use_index = False
 html_permalinks_icon = "#"
+html_show_search_summary = False  # it fetches every page found, which browsers refuse for files
 html_math_renderer = "mathml"
 html_static_path = ["web/site.css", "web/landing.css", "images/home.webp"]
 html_css_files = ["site.css"]
@@ -174,8 +175,18 @@ def visit_formula_block(translator: HTML5Translator, node: nodes.math_block) -> 
     raise nodes.SkipNode
 
 
+def link_live_page(path: Path) -> None:
+    """Let the views of the page link the lesson and the documentation of this site."""
+    content = path.read_text("utf-8")
+    if "data-documentation" not in content:
+        path.write_text(content.replace("<html ", '<html data-documentation="." ', 1), "utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    html_context["live_page"] = (Path(app.outdir) / "live.html").exists()
+    live_page = Path(app.outdir) / "live.html"
+    html_context["live_page"] = live_page.exists()
+    if live_page.exists():
+        link_live_page(live_page)
     app.connect("source-read", adapt_page)
     app.connect("html-page-context", localise_page, priority=900)  # after the theme's own function
     app.add_search_language(SearchBothLanguages)

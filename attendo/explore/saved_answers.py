@@ -40,7 +40,9 @@ class PageSubject:
         """Return the subject. `text` is the source; default: its tokens as text."""
         if isinstance(trace, Trace):
             source, target = _source_text(trace) if text is None else text, trace.text if trace.given else None
-            return PageSubject(name, source, target, trace, trace.with_operands, _describe_answer(trace))
+            return PageSubject(
+                name, source, target, trace, trace.with_operands, _describe_answer(trace), _is_cut(trace)
+            )
         assert trace.origin is not None
         return PageSubject(
             name,
@@ -199,22 +201,37 @@ def _describe_answer(trace: Trace) -> dict[str, Any]:
         for piece, token, score in zip(trace.target_pieces, trace.target_ids, scores, strict=True)
     ]
     hypothesis = {
-        "text": trace.text,
+        "text": _output_text(trace),
         "pieces": list(trace.target_pieces),
         "tokens": tokens,
         "log_probability": sum(scores),
         "score": sum(scores) / len(tokens),
-        "cut": False,
+        "cut": _is_cut(trace),
     }
     source = {"pieces": list(trace.source_pieces)}
     return {"source": source, "unknown": list(trace.unknown), "hypotheses": [hypothesis], "alternatives": []}
 
 
+def _output_text(trace: Trace) -> str:
+    """Return the output as the server sends it: a continuation begins with its space."""
+    if not trace.config.continues_text:
+        return trace.text
+    prompt, target = list(trace.source_ids), list(trace.target_ids)
+    return trace.tokenizer.decode(prompt + target).removeprefix(trace.tokenizer.decode(prompt))
+
+
+def _is_cut(trace: Trace) -> bool:
+    """Return whether the model reached its length limit before the end."""
+    return not trace.given and trace.target_ids[-1] != EOS
+
+
 def _source_text(trace: Trace) -> str:
     assert trace.origin is not None
     assert trace.origin.pair is not None
-    tokenizer = trace.origin.pair.source_tokenizer
-    return trace.text if tokenizer is None else tokenizer.decode(list(trace.source_ids[:-1]))
+    if not trace.config.continues_text:
+        assert trace.origin.pair.source_tokenizer is not None
+        return trace.origin.pair.source_tokenizer.decode(list(trace.source_ids[:-1]))
+    return trace.tokenizer.decode(list(trace.source_ids)) if trace.source_ids else trace.text
 
 
 def _plain(value: float) -> float | int:

@@ -116,13 +116,16 @@ def list_sub_layers(trace: Trace, stack: str, layer: int) -> list[str]:
 
 
 def origin(trace: Trace) -> str:
-    """Return the string key for the origin of the target. The target of a language model includes the prompt."""
-    if trace.config.continues_text:
-        return "given_whole" if trace.given else "continued"
-    return "given" if trace.given else "answered"
+    """Return the string key for the origin of the target. The target of a language model continues its prompt."""
+    if not trace.config.continues_text:
+        return "given" if trace.given else "answered"
+    if not trace.source_pieces:
+        return "given_whole"
+    return "given_continuation" if trace.given else "continued"
 
 
 def heading(trace: Trace) -> list[tuple[str, tuple[str, ...]]]:
     """Return the token rows of the run, each with its string key."""
-    rows = [("source", trace.source_pieces), ("read", trace.read_pieces), ("predicted", trace.target_pieces)]
-    return rows[1:] if trace.config.continues_text else rows
+    first = "prompt" if trace.config.continues_text else "source"
+    rows = [(first, trace.source_pieces), ("read", trace.read_pieces), ("predicted", trace.target_pieces)]
+    return rows if trace.source_pieces else rows[1:]

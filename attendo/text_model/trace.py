@@ -20,8 +20,10 @@ from attendo.model.trace_layers import TracedTensor, TraceRecorder
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, Tokenizer
 from attendo.text.tokenizer import end_source, strip_line_end
+from attendo.text_model.constraints import encode_prompt
 from attendo.text_model.inputs import encode_symbols
 from attendo.text_model.results import Hypothesis
+from attendo.text_model.scoring import encode_pairs
 
 if TYPE_CHECKING:
     from attendo.explore.saved_page import SavedPage
@@ -315,7 +317,7 @@ class EncodedPair:
     ) -> "EncodedPair":
         """Encode a text and its output, which is a given text or a hypothesis.
 
-        A language model has no source tokenizer (None). The output then follows the text, and needs no eos.
+        A language model has no source tokenizer (None). Its source is the text, and a given output has no eos.
         """
         if source is None:
             return _encode_running_text(text, output, config, target)
@@ -384,15 +386,21 @@ def trace_pair(
 
 def _encode_running_text(
     text: str, output: str | Hypothesis, config: GenerationConfig, tokenizer: Tokenizer
-) -> EncodedPair:
-    begin = encode_symbols(config, tokenizer, tokenizer).begin
+) -> "EncodedPair":
+    """Encode the text as the source and what follows it as the target. If nothing follows, the text is the target."""
+    given = isinstance(output, str)
+    end: tuple[int, ...] = ()
     if isinstance(output, str):
-        return EncodedPair(
-            (), (*begin, *tokenizer.encode(text + output)), None, tokenizer, True, tokenizer.unknown(text + output)
-        )
-    return EncodedPair(
-        (), (*output.ids, *((EOS,) if output.has_end else ())), None, tokenizer, False, tokenizer.unknown(text)
-    )
+        (pair,) = encode_pairs([text], [output], config, None, tokenizer)
+        source, target, read = pair.source, pair.target, text + output
+    else:
+        begin = encode_symbols(config, tokenizer, tokenizer).begin
+        count = len(begin) + len(encode_prompt(tokenizer, text))
+        source, target, read = output.ids[:count], output.ids[count:], text
+        end = (EOS,) if output.has_end else ()
+    if not (target or end):
+        source, target = (), source
+    return EncodedPair(tuple(source), (*target, *end), None, tokenizer, given, tokenizer.unknown(read))
 
 
 def merge_head_scales(first: HeadScales, second: HeadScales) -> dict[str, dict[int, float]]:

@@ -132,13 +132,13 @@ def heads(say: Say) -> list[Panel]:
     """Draw the heads that are the clearest examples of four kinds, found by the weights of four kinds of places."""
     maps, target, source = maps_of("He gave them the book")
     before = clearest(maps["decoder"], lambda w: w.diagonal(-1).mean())
-    begin = clearest(maps["decoder"], lambda w: w[2:, 0].mean())
+    shared = clearest(maps["encoder"], lambda w: w.mean(0).max())
     aligned = clearest(maps["cross"], lambda w: w.max(-1).values.mean())
     spread = clearest(maps["encoder"], lambda w: -w.max(-1).values.mean())
     read, said = target[:-1], target[1:]
     shown = [
         (before, say("the token before", "前一个词元"), say("decoder", "解码器"), read, read),
-        (begin, say("the beginning", "句首"), say("decoder", "解码器"), read, read),
+        (shared, say("mostly one word", "主要看一个词"), say("encoder", "编码器"), source, source),
         (aligned, say("the translated word", "对应的源词"), say("cross", "交叉"), said, source),
         (spread, say("the whole sentence", "整个句子"), say("encoder", "编码器"), source, source),
     ]

@@ -133,3 +133,26 @@ def test_another_model_gets_its_own_attention(visit: Any) -> None:
     visit.open("alignment", model="storyteller", site="encoder_self", mask_site="cross", edit_site="cross")
     assert wait_until(lambda: "site=to_source" in visit.page.evaluate("location.hash"))
     assert "cross" not in visit.page.evaluate("location.hash")
+
+
+def test_the_tour_asks_about_the_attention_that_the_model_has(visit: Any) -> None:
+    page = visit.page
+    visit.open("home", model="storyteller", tour=1)
+    count = int(page.locator("page-tour h2").inner_text().split(" of ")[1].split(":")[0])
+    assert count == 7  # without the encoder, the word order and the checkpoints
+    visit.open("ablation", model="storyteller", tour=6)
+    assert "source" not in page.locator("page-tour .question").inner_text()
+    page.click("#guess-0")
+    page.locator("page-tour .guesses .right").wait_for()
+    hidden = {str(head): 0 for head in range(2)}
+    answers = visit.request("/ablate", model="storyteller", heads={"decoder.1.self": hidden})
+    stays = answers["before"]["text"] == answers["after"]["text"]
+    assert ("stays" in page.locator("page-tour .guesses .right").inner_text()) == stays
+
+
+def test_the_output_of_a_language_model_is_no_translation_in_chinese(visit: Any) -> None:
+    for model, word, other in (("storyteller", "续写", "译文"), ("prefix", "译文", "续写")):
+        visit.open("steps", model=model, lang="zh")
+        words = visit.page.locator("body").inner_text()
+        assert word in words
+        assert other not in words

@@ -4,9 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from page_server import TEXT, VIEWS, random_model
 from playwright.sync_api import Browser, Page
+
+import attendo
 
 pytest.importorskip("sphinx", reason="the documentation site needs pip install 'attendo[docs]'")
 
@@ -18,6 +22,8 @@ pytestmark = pytest.mark.slow
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site. A warning, such as a page that no README links or a link to a missing page, fails the build."""
     folder = tmp_path_factory.mktemp("site")
+    (folder / "html").mkdir()
+    attendo.show(random_model(), TEXT).save(folder / "html" / "live.html")
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--doctree-dir"]
     done = subprocess.run(
         [*command, str(folder / "doctrees"), str(ROOT / "docs"), str(folder / "html")],
@@ -67,3 +73,20 @@ def test_formulas_are_mathml(site: Path, page: Page) -> None:
     page.goto((site / "lesson/en/03-attention.html").as_uri())
     assert page.locator("math msqrt").count() > 0
     assert "$" not in page.locator("article p").first.inner_text()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_views_of_the_live_page_link_the_site(site: Path, page: Page, language: str) -> None:
+    page.goto(f"{(site / 'live.html').as_uri()}#lang={language}")
+    page.locator("network-figure .distribution li").first.wait_for()
+    for view in VIEWS:
+        names = page.evaluate(
+            "async (view) => [...(await import('reading.js')).reading(view).querySelectorAll('a')].map((a) => a.href)",
+            view,
+        )
+        assert len(names) == 2
+        assert all(Path(urlsplit(name).path).is_file() for name in names), names
+        assert all("/zh/" in name for name in names) == (language == "zh")
+    with page.expect_popup() as opened:
+        page.locator("view-home .reading a").first.click()
+    assert opened.value.locator("article h1").inner_text()

@@ -63,6 +63,24 @@ def test_saved_page_opens_every_box_without_a_server(fresh_page: Any, tmp_path: 
     assert visit.problems() == []
 
 
+def test_an_address_changes_a_part_of_the_saved_state(fresh_page: Any, tmp_path: Path) -> None:
+    trace = random_model().trace(TEXT, heads={"decoder.0.cross": {0: 0.0}})
+    (tmp_path / "saved.html").write_text(render_saved_page(trace), "utf-8")
+    visit = Visit(fresh_page, "about:blank")
+    fresh_page.goto(f"{(tmp_path / 'saved.html').as_uri()}#lang=zh&step=1")
+    fresh_page.locator("network-figure .distribution li").first.wait_for()
+    assert fresh_page.locator("#home-play").inner_text() == "▶ 播放"
+    assert "2" in fresh_page.locator(".player .of").last.inner_text()
+    assert fresh_page.locator(".head.off").count() == 1
+    fresh_page.evaluate("location.hash = '#lang=en&view=home'")
+    assert wait_until(lambda: fresh_page.locator("#home-play").inner_text() == "▶ Play")
+    fresh_page.reload()
+    fresh_page.locator("network-figure .distribution li").first.wait_for()
+    assert fresh_page.locator("#home-play").inner_text() == "▶ Play"
+    assert fresh_page.locator(".head.off").count() == 1
+    assert visit.problems() == []
+
+
 @pytest.mark.parametrize("model", [without_source(), prefix_model(2)], ids=["language model", "prefix LM"])
 def test_saved_page_of_a_decoder_only_model(fresh_page: Any, tmp_path: Path, model: TextModel) -> None:
     trace = model.trace(TEXT, " the dog")

@@ -151,6 +151,18 @@ def test_token_is_followed_by_pointer_and_by_keyboard(visit: Any, lang: str) -> 
     assert view.locator('[id="read-encoder-1"]').get_attribute("aria-pressed") == "true"
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_every_token_is_named_in_full(visit: Any, width: int) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": width, "height": 900})
+    for text, upright in (("the cat", False), ("a fascinating cat saw the cat saw the cat", True)):
+        view = visit.open("home", **SMALL, text=text)
+        upright_stack = view.locator("[data-stack=encoder].upright")
+        assert wait_until(lambda found=upright_stack, upright=upright: found.count() == upright)
+        cut = "all => all.filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent)"
+        assert view.locator("[data-stack=encoder] .chip span").evaluate_all(cut) == []
+
+
 def test_edited_parts_are_drawn_as_off(visit: Any) -> None:
     view = visit.open("home", **SMALL, heads="decoder.0.cross.1=0", edits="off:decoder.1.feed_forward")
     assert view.locator('[data-box="decoder.1.feed_forward"].off').count() == 1

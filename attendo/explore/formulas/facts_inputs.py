@@ -17,8 +17,9 @@ def special_tokens(trace: Trace) -> str:
 
 
 def batch(trace: Trace) -> str:
-    source = "" if trace.config.continues_text else f"[1, {len(trace.source_pieces)}] → "
-    return f"B = 1: {source}[1, {len(trace.target_pieces)}]"
+    if trace.config.continues_text:
+        return f"B = 1: [1, {len(trace.read_pieces)}]"
+    return f"B = 1: [1, {len(trace.source_pieces)}] → [1, {len(trace.target_pieces)}]"
 
 
 def shift(trace: Trace) -> str:
@@ -80,7 +81,9 @@ def order(trace: Trace) -> str:
 
 def from_zero(trace: Trace) -> str:
     first = trace.config.position_offset
-    return f"pos = {first} … {first + len(trace.source_pieces or trace.read_pieces) - 1}"
+    return (
+        f"pos = {first} … {first + len(trace.read_pieces if trace.config.continues_text else trace.source_pieces) - 1}"
+    )
 
 
 def embedding_scale(trace: Trace) -> str:

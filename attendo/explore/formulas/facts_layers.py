@@ -73,9 +73,10 @@ def sub_layers(trace: Trace) -> str:
 
 
 def stacks(trace: Trace) -> str:
+    if trace.config.continues_text:
+        return f"tril [{len(trace.read_pieces)}, {len(trace.read_pieces)}]"
     rows, columns = len(trace.source_pieces), len(trace.target_pieces)
-    encoder = "" if trace.config.continues_text else f"[{rows}, {rows}] ↔ "
-    return f"{encoder}tril [{columns}, {columns}]"
+    return f"[{rows}, {rows}] ↔ tril [{columns}, {columns}]"
 
 
 def parameters(trace: Trace) -> str:

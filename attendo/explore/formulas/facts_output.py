@@ -60,7 +60,7 @@ def kv_cache(trace: Trace) -> str:
     config = trace.config
     width = (config.num_kv_heads or config.num_heads) * (config.head_width + value_width(trace))
     total = config.num_decoder_layers * width
-    tokens = len(trace.target_pieces)
+    tokens = len(trace.read_pieces)  # those of a source or a prompt too, if the decoder reads them
     return f"{config.num_decoder_layers}·{width} = {total:,}; × {tokens} = {tokens * total:,}"
 
 

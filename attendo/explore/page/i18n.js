@@ -1,5 +1,6 @@
 // Every word of the page in the language of its reader.
 
+import { continuesText } from "./models.js";
 import { current } from "./store.js";
 import en from "./strings/en.js";
 import zh from "./strings/zh.js";
@@ -13,11 +14,11 @@ export function language() {
   return navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
 }
 
-/** The text of a key, with `{names}` filled in. */
+/** The text of a key, with `{names}` filled in. The output of a language model continues a text: it is no 译文. */
 export function t(key, values = {}) {
   const text = LANGUAGES[language()][key];
   if (text === undefined) throw new Error(`no text for ${key}`);
-  return text.replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all));
+  return (continuesText() ? text.replaceAll("译文", "续写") : text).replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all));
 }
 
 /** Between two sentences. Chinese has no spaces there. */

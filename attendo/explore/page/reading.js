@@ -1,4 +1,4 @@
-// Which pages of the lesson and of the documentation explain a view. The server does not have them: they are paths.
+// Which pages of the lesson and of the documentation explain a view: links if the site of `make docs` is there, else paths.
 
 import { h } from "./dom.js";
 import { language, space, t } from "./i18n.js";
@@ -18,12 +18,19 @@ const DOCUMENTATION = {
 
 const REPRESENTATIONS = { embeddings: "01-tokens", positions: "02-positions", units: "07-feed-forward" };
 
+/** A page of the documentation: a link to its site, which `index.html` names, or its path. */
+function page(path) {
+  const { documentation } = document.documentElement.dataset;
+  return documentation ? h("a", { href: `${documentation}/${path.replace(/^docs\//, "").replace(/\.md$/, ".html")}`,
+    target: "_blank" }, path) : h("code", {}, path);
+}
+
 /** The line below the title of a view. */
 export function reading(view) {
   const chinese = language() === "zh";
   const lesson = (view === "representations" && REPRESENTATIONS[current().rep]) || LESSON[view];
   const documentation = `docs/${chinese ? "zh/" : ""}${DOCUMENTATION[view] ?? "seeing/explore"}.md`;
   return h("p", { class: "note reading" }, `${t("reading.lesson")}${space()}`,
-    h("code", {}, `docs/lesson/${chinese ? "zh" : "en"}/${lesson}.md`), ` · ${t("reading.documentation")}${space()}`,
-    h("code", {}, documentation));
+    page(`docs/lesson/${chinese ? "zh" : "en"}/${lesson}.md`), ` · ${t("reading.documentation")}${space()}`,
+    page(documentation));
 }

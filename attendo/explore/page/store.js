@@ -34,8 +34,9 @@ const CHOICES = {
 const FRACTIONS = ["length_penalty", "temperature", "top_p"]; // all other numbers are whole
 
 const listeners = new Set();
-const saved = document.getElementById("recorded")?.dataset.state; // a page in one file begins with a state
-let state = read();
+// A page in one file begins with its own state, and an address changes parts of it, such as `#lang=zh`.
+const BEGIN = read(document.getElementById("recorded")?.dataset.state ?? "", DEFAULTS);
+let state = read(location.hash.slice(1), BEGIN);
 
 export const current = () => state;
 
@@ -79,14 +80,14 @@ export function headsAs(heads) {
 /** The address of a state, beginning with #. */
 export function written(values) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(values)) if (value !== DEFAULTS[name]) query.set(name, String(value));
+  for (const [name, value] of Object.entries(values)) if (value !== BEGIN[name]) query.set(name, String(value));
   return `#${query}`;
 }
 
-function read() {
-  const query = new URLSearchParams(location.hash.slice(1) || saved);
-  const found = { ...DEFAULTS };
-  for (const [name, text] of query) {
+/** The state that an address changes `from`. */
+function read(address, from) {
+  const found = { ...from };
+  for (const [name, text] of new URLSearchParams(address)) {
     if (!Object.hasOwn(DEFAULTS, name)) continue;
     const kind = typeof DEFAULTS[name];
     const value = kind === "number" ? Number(text) : kind === "boolean" ? text === "true" : text;
@@ -105,7 +106,7 @@ function tell(changed) {
 }
 
 function moved() {
-  const next = read();
+  const next = read(location.hash.slice(1), BEGIN);
   const changed = differences(next);
   state = next;
   if (changed.size) tell(changed);

@@ -8,7 +8,7 @@ import { shownViews } from "./views/all.js";
 
 /** What a station begins from: changes of the one before are undone. */
 const CLEAN = { heads: "", edits: "", beside: "", checkpoint: "", target: "", prefix: "", forced: "", step: 0,
-  mask_off: false, module: "", teacher: false };
+  mask_off: false, module: "", cell: "", teacher: false };
 
 /**
  * `guesses` is the number of guesses, `right` the one that is right or a function that asks the model, `needs` what a
@@ -16,7 +16,8 @@ const CLEAN = { heads: "", edits: "", beside: "", checkpoint: "", target: "", pr
  */
 const STATIONS = [
   { name: "memory", view: "home", guesses: 3, right: 0, needs: "encoder" },
-  { name: "softmax", view: "calculator", guesses: 3, right: 0, state: () => ({ operation: "decoder.0.self.weights" }) },
+  { name: "softmax", view: "calculator", guesses: 3, right: 0, state: () => ({ operation: "decoder.0.self.weights",
+    cell: "3,0" }) }, // a row with several tokens: the first one sees only <s>
   { name: "heads", view: "heads", guesses: 2, right: 1, state: () => ({ site: upper() }) },
   { name: "order", view: "alignment", guesses: 3, right: 0, needs: "encoder", state: () => ({ site: "cross",
     show: "mean", layer: -1 }) },
@@ -27,11 +28,10 @@ const STATIONS = [
     } },
   { name: "candidates", view: "steps", guesses: 3, right: 2, state: () => ({ step: 1 }) },
   { name: "beam", view: "tree", guesses: 2, right: 1, state: () => ({ kind: "beam" }) },
-  { name: "switch", view: "ablation", guesses: 2, state: () => ({ heads: lastHeads() }),
-    async right(state, signal) {
-      const { before, after } = await ask("/ablate", ofAblation(state), signal);
-      return before.text === after.text ? 0 : 1;
-    } },
+  { name: "switch", view: "ablation", guesses: 2, needs: "encoder", state: () => ({ heads: lastHeads() }),
+    right: answerChanges },
+  { name: "switchSelf", view: "ablation", guesses: 2, needs: "oneRow", state: () => ({ heads: lastHeads() }),
+    right: answerChanges },
   { name: "lens", view: "representations", guesses: 2, state: () => ({ rep: "lens" }),
     async right(state, signal) {
       const { lens, target } = await ask("/representations", ofRepresentations(state), signal);
@@ -44,13 +44,19 @@ const STATIONS = [
 
 const hasEncoder = () => chosen().encoder_layers > 0;
 const upper = () => (hasEncoder() ? "cross" : "decoder_self");
-const NEEDS = { encoder: hasEncoder, checkpoints: () => checkpointsOf().length > 1 };
+const NEEDS = { encoder: hasEncoder, oneRow: () => !hasEncoder(), checkpoints: () => checkpointsOf().length > 1 };
 
 /** The heads of the last attention of the decoder, all off. */
 function lastHeads() {
   const { decoder_layers: layers, heads } = chosen(), kind = hasEncoder() ? "cross" : "self";
   return headsAs({ [`decoder.${layers - 1}.${kind}`]: Object.fromEntries(Array.from({ length: heads }, (_, n) =>
     [n, 0])) });
+}
+
+/** The guess about switched-off heads that is right: 0 if the answer stays the same. */
+async function answerChanges(state, signal) {
+  const { before, after } = await ask("/ablate", ofAblation(state), signal);
+  return before.text === after.text ? 0 : 1;
 }
 
 /** The stations of the chosen model. */

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse, HTMLResponse, Response
 
+import attendo
 import attendo.explore
 from attendo.errors import AttendoError
 from attendo.explore.curves import History, read_histories
@@ -30,12 +31,15 @@ _MIN_DICE, _MIN_LINKS, _MAX_WORDS = 0.5, 4, 12
 MAX_POINTS = 2_000
 TRAINING_ERRORS = ("bad_request", "unknown_model", "no_training", "bad_training")
 PAGE_FOLDER = Path(attendo.explore.__file__).parent / "page"
+SITE_FOLDER = Path(attendo.__file__).parents[1] / "site"  # of a checkout: where `make docs` writes the documentation
+SITE_PATH = "/documentation"
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".webp": "image/webp",
     ".json": "application/json",
     ".woff2": "font/woff2",
 }
@@ -194,13 +198,22 @@ def _list_formulas() -> list[dict[str, Any]]:
     ]
 
 
-def page_routes(folder: Path = PAGE_FOLDER) -> APIRouter:
+def page_routes(folder: Path = PAGE_FOLDER, site: Path = SITE_FOLDER) -> APIRouter:
     router = APIRouter(tags=["page"])
 
     @router.get("/", response_class=HTMLResponse, response_model=None)
     async def index() -> Response:
-        """Return the page."""
-        return _file_response(folder, "index.html")
+        """Return the page. Its views link the documentation if its site has been built."""
+        if not (site / "README.html").is_file():
+            return _file_response(folder, "index.html")
+        content = (folder / "index.html").read_text("utf-8")
+        linked = content.replace("<html ", f'<html data-documentation="{SITE_PATH}" ', 1)
+        return HTMLResponse(linked, headers={"cache-control": "no-cache"})
+
+    @router.get(f"{SITE_PATH}/{{path:path}}", response_class=Response, response_model=None, include_in_schema=False)
+    async def documentation(path: str) -> Response:
+        """Return a file of the site of `make docs`."""
+        return _file_response(site, path)
 
     kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()}
     responses: Responses = {**error_responses("ours", "no_page"), 200: {"content": kinds}}

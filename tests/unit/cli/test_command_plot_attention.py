@@ -47,7 +47,7 @@ def test_a_decoder_only_model_plots_self_attention(attendo: Command, tmp_path: P
     done = attendo("plot-attention", tmp_path / "alone", "the cat", "--target", " sat", "-o", "x.svg")
     assert done.errors == "decoder.1.self, mean of heads written to x.svg\n"
     tokens = [each for each in texts("x.svg") if each in ("the", "cat", "sat", "<s>", "</s>")]
-    assert tokens == ["<s>", "the", "cat", "the", "cat", "sat"]
+    assert tokens == ["<s>", "the", "cat", "<s>", "the", "sat"]  # columns, then rows: the last one is a prediction
     failed = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross")
     expected = message("site_needs_encoder", site="cross")
     assert (failed.code, failed.error) == (2, expected)

@@ -122,13 +122,16 @@ def test_a_decoder_only_model_is_traced_without_a_source(attendo: Command, tmp_p
     without_source().save(tmp_path / "model")
     shown = attendo("trace", tmp_path / "model", "the cat", "--target", " sat")
     assert (shown.code, shown.errors) == (0, "")
-    assert shown.output.startswith("read  <s> the cat  [3]\npredicted  the cat sat  [3]\ntext given; loss")
+    heading = "prompt  the cat  [2]\nread  <s> the cat  [3]\npredicted  sat  [1]\ncontinuation given; loss"
+    assert shown.output.startswith(heading)
     assert "Encoder" not in shown.output
     assert ": attention to the source" not in shown.output
-    for fact in ("B = 1: [1, 3]", "pos = 0 … 2", "tril [3, 3]", "3 × Dec"):
+    for fact in ("B = 1: [1, 3]", "pos = 0 … 2", "tril [3, 3]", "1 × Dec"):
         assert f"\n  {fact}\n" in shown.output
     own = attendo("trace", tmp_path / "model", "the cat", "--lang", "zh")
-    assert "原文及模型自己的续写（贪心解码）" in own.output
+    assert "模型自己的续写（贪心解码）" in own.output
+    whole = attendo("trace", tmp_path / "model", "the cat", "--target", "")
+    assert whole.output.startswith("read  <s> the  [2]\npredicted  the cat  [2]\ntext given; loss")
     page = attendo("trace", tmp_path / "model", "the cat", "--html", tmp_path / "page.html")
     assert page.code == 0
     assert "decoder.1.self" in (tmp_path / "page.html").read_text("utf-8")

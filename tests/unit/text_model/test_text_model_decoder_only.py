@@ -142,16 +142,34 @@ def test_alternatives_and_trees_start_with_the_prompt() -> None:
     assert {tuple(tree.ids(node)[:2]) for node in tree.final_nodes} == {tuple(model.target_tokenizer.encode("ab"))}
 
 
-def test_a_trace_has_no_source() -> None:
+def test_a_trace_predicts_what_follows_the_prompt() -> None:
     model = continuer()
     trace, result = model.trace("ab"), model.generate(["ab"], beam=1)[0]
-    assert trace.target_pieces == (result.pieces if result.cut else (*result.pieces, "</s>"))
-    assert trace.source_pieces == ()
-    assert trace.cross.shape == (0, 2, len(trace.target_pieces), 0)
+    assert trace.source_pieces == result.pieces[:2]
+    assert trace.target_pieces == (result.pieces[2:] if result.cut else (*result.pieces[2:], "</s>"))
+    assert trace.text == result.text.removeprefix("ab")
+    assert trace.cross.shape == (0, 2, 2 + len(trace.target_pieces), 2)
     given = model.trace("ab", "cd")
-    assert (given.text, given.given) == ("abcd", True)
+    assert (given.text, given.given, given.first_row) == ("cd", True, 2)
+    assert float(given.log_probabilities.sum()) == pytest.approx(model.score(["ab"], ["cd"])[0], abs=1e-4)
     expected = model.network(None, torch.tensor([[BOS, *model.target_tokenizer.encode("abc")]]))[0]
-    assert torch.allclose(given.logits, expected, atol=1e-4)
+    assert torch.allclose(given.logits, expected[2:], atol=1e-4)
+
+
+def test_a_trace_without_a_continuation_predicts_the_whole_text() -> None:
+    model = continuer()
+    for trace in (model.trace("abc", ""), model.trace("", "abc")):
+        assert (trace.source_pieces, trace.text, trace.first_row) == ((), "abc", 0)
+        assert float(trace.log_probabilities.sum()) == pytest.approx(model.score([""], ["abc"])[0], abs=1e-4)
+
+
+def test_the_prompt_of_a_trace_ends_where_generation_begins() -> None:
+    """The tokenizer adds a space to the next word, so the last space of the text is no token of the prompt."""
+    words = SentencePiece.train(["the cat sat on the mat"] * 20, 300)
+    model = continuer(tokenizer=words)
+    assert model.target_tokenizer.encode("the cat ") != model.target_tokenizer.encode("the cat")
+    assert model.trace("the cat ").source_ids == model.trace("the cat").source_ids
+    assert model.trace("the cat ").target_ids == model.trace("the cat").target_ids
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ export class NetworkBoxes extends NetworkCanvases {
   chips(stack, pieces, label, kind = "read") {
     const first = kind === "predicted" ? this.network.first : 0;
     return h("div", { class: "chips", role: "group", "aria-label": label, "data-kind": kind, onkeydown: walk },
-      pieces.map((piece, n) => h("button", { type: "button", class: "chip", id: `${kind}-${stack}-${n}`,
+      pieces.map((piece, n) => h("button", { type: "button",
+        class: [...visible(piece)].length === 1 ? "chip letter" : "chip", id: `${kind}-${stack}-${n}`,
         "data-lane": first + n, tabindex: n ? -1 : 0, title: visible(piece), "aria-pressed": "false",
         onfocus: () => this.tellFollowed({ stack, lane: first + n }), onblur: () => this.tellFollowed(null),
         onclick: () => this.chosen(stack, n, kind) }, h("span", {}, visible(piece)))));

@@ -2,11 +2,13 @@
 
 import { h, percent, svg, track, visible } from "../dom.js";
 import { t } from "../i18n.js";
+import { textWidth } from "../scene.js";
 import { update } from "../store.js";
 import { NetworkBoxes } from "./network-boxes.js";
 import { shapeOf } from "./network-labels.js";
 
-const NAMED = 24, UPRIGHT = 13; // pixels of a lane in which a token can be named, and named upright
+const UPRIGHT = 13; // pixels of a lane in which a token can be named upright
+const LETTERS = 13, BESIDE = 8; // pixels: the size of the letters of a token, and its borders
 
 /**
  * `data`: {network, state}. `state` has `step`, `teacher`, `module`, `follow`, `unfolded`, `all_heads`, `head`.
@@ -41,6 +43,7 @@ export class NetworkFigure extends NetworkBoxes {
     this.strips = [];
     this.told = [];
     this.maps = [];
+    this.widest = {};
     this.wires = svg("svg", { class: "wires", "aria-hidden": "true" });
     this.sides = Object.fromEntries(network.stacks.map((stack) => [stack, this.stack(stack)]));
     this.marked = Object.fromEntries(Object.entries(this.sides).map(([stack, element]) => [stack,
@@ -189,7 +192,14 @@ export class NetworkFigure extends NetworkBoxes {
   /** How tokens are named in the lanes of a stack. At first its width is a guess: a wrong one costs a second layout. */
   naming(stack) {
     const width = this.widths?.[stack] ?? 700 / this.network.stacks.length, lane = width / this.network.lanes(stack).length;
-    return lane < UPRIGHT ? "nameless" : lane < NAMED ? "upright" : "";
+    return lane < UPRIGHT ? "nameless" : lane < this.widestName(stack) ? "upright" : "";
+  }
+
+  /** The lane that every token of a stack fits in. Everybody knows <s> and </s>, so they may be cut. */
+  widestName(stack) {
+    const { pieces } = this.network, all = stack === "encoder" ? pieces.source : [...pieces.read, ...pieces.predicted];
+    const names = all.filter((each) => !["<s>", "</s>"].includes(each));
+    return (this.widest[stack] ??= BESIDE + Math.max(...names.map((each) => textWidth(visible(each), LETTERS, 600)), 16));
   }
 
   /** What depends on the layout, which is known now. */

@@ -182,10 +182,11 @@ class TranslateBar extends HTMLElement {
 /** One line if the sentence is unlike what the model learned: unknown words, unlikely tokens, or a great length. */
 function outside({ log_probability: log, pieces }, unknown) {
   const { scores, longest_sample: longest } = chosen() ?? {}, loss = -log / Math.max(1, pieces.length);
+  const isTrained = !current().checkpoint; // an early checkpoint is unsure of every sentence
   const reasons = [
     unknown.length ? t("translate.unknown", { words: [...new Set(unknown)].map(visible).join(" ") }) : "",
-    current().kind !== "sample" && !isParallel() && loss > Math.max(UNSURE, 1.2 * (scores?.valid_loss ?? 0)) ? t("translate.unsure",
-      { share: percent(Math.exp(-loss)) }) : "",
+    current().kind !== "sample" && isTrained && !isParallel() && loss > Math.max(UNSURE, 1.2 * (scores?.valid_loss ?? 0))
+      ? t("translate.unsure", { share: percent(Math.exp(-loss)) }) : "",
     longest && current().text.length > 1.5 * longest ? t("translate.long", { count: longest }) : "",
   ].filter(Boolean);
   return reasons.length ? [h("p", { class: "warning", role: "status" }, t("translate.outside"), space(),

@@ -1,6 +1,8 @@
 """The explorer on decoder-only models: every route agrees with the network, which reads one row."""
 
 import base64
+import json
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from tiny import SIZES, SOURCES, TARGETS
 from torch import Tensor
 
 from attendo.data.batch import Example
+from attendo.explore.saved_page import render_saved_page
 from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.model.head_scaling import sites
@@ -246,3 +249,17 @@ def test_a_model_with_an_encoder_begins_at_row_0() -> None:
     assert answer["first"] == 0
     assert answer["maps"]["to_source"]["shape"][0] == 0
     assert answer["target"]["rows"] == answer["target"]["predicted"]
+
+
+def test_a_saved_page_has_the_answers_of_the_server(model: TextModel, server: SmallServer) -> None:
+    page = render_saved_page(model.trace(TEXT), name="small", text=TEXT)
+    found = re.search(r'id="recorded"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    answers = {key.partition(" ")[0]: value for key, value in json.loads(found[1]) if "/calculation" not in key}
+    assert answers["/forward"] == server.post("forward")
+    (shown,) = answers["/answer"][-1]["data"]["hypotheses"]
+    (hypothesis,) = server.post("answer")["hypotheses"]
+    assert (shown["text"], shown["cut"]) == (hypothesis["text"], hypothesis["cut"])
+    assert shown["pieces"] == hypothesis["pieces"]
+    assert [each["id"] for each in shown["tokens"]] == [each["id"] for each in hypothesis["tokens"]]
+    assert shown["log_probability"] == pytest.approx(hypothesis["log_probability"], abs=1e-4)

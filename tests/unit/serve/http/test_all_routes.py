@@ -184,13 +184,24 @@ def test_links_and_sibling_folders_are_not_served(tmp_path: Path, traversal: str
     (folder / "link.js").symlink_to(tmp_path / "secret.js")
     (folder / "linked").symlink_to(sibling)
     app = FastAPI()
-    app.include_router(catalogue_routes.page_routes(folder))
+    app.include_router(catalogue_routes.page_routes(folder, folder))
     handle_errors(app, [])
     client = TestClient(app)
-    assert client.get("/page/x.js").text == "page"
-    response = client.get(f"/page/{traversal}")
-    assert response.status_code == 404
-    assert response.json()["error"]["code"] == "no_page"
+    for path in ("page", "documentation"):
+        assert client.get(f"/{path}/x.js").text == "page"
+        response = client.get(f"/{path}/{traversal}")
+        assert response.status_code == 404
+        assert response.json()["error"]["code"] == "no_page"
+
+
+def test_the_page_names_the_site_of_the_documentation_if_it_is_built(tmp_path: Path) -> None:
+    app = FastAPI()
+    app.include_router(catalogue_routes.page_routes(site=tmp_path))
+    client = TestClient(app)
+    assert "data-documentation" not in client.get("/").text
+    (tmp_path / "README.html").write_text("the documentation", "utf-8")
+    assert '<html data-documentation="/documentation" lang="en">' in client.get("/").text
+    assert client.get("/documentation/README.html").text == "the documentation"
 
 
 @pytest.mark.short(1)
