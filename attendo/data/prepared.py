@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attendo.data.index import check_file, read_index
+from attendo.data.index import CorpusRecord, check_file, read_index
 from attendo.data.pharaoh import Link, parse_links
 from attendo.data.shards import MAX_LINKED_WORDS, DamagedDataError, ShardSet
 from attendo.errors import DataError
@@ -75,19 +75,7 @@ def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
     source = load_tokenizer(folder, "joint" if joint else "source")
     target = source if joint else load_tokenizer(folder, "target")
     sizes = (index.source_vocab_size, index.target_vocab_size)
-    corpora = tuple(
-        PreparedCorpus(
-            name=corpus.name,
-            weight=corpus.weight,
-            shards=ShardSet(folder, corpus.shards, sizes, verify),
-            tokens=corpus.source_tokens + corpus.target_tokens,
-            bad=corpus.bad,
-            cut=corpus.cut,
-            links=ShardSet(folder, corpus.links, (MAX_LINKED_WORDS, 1), verify) if corpus.links else None,
-            unlinked=corpus.unlinked,
-        )
-        for corpus in index.corpora
-    )
+    corpora = tuple(_open_corpus(folder, corpus, sizes, verify) for corpus in index.corpora)
     valid, valid_links = _read_valid_pairs(folder / VALID_FILE)
     return PreparedData(
         folder=folder,
@@ -106,6 +94,19 @@ def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
         window=index.window,
         valid_windows=ShardSet(folder, index.valid.shards, sizes, verify) if index.window else None,
         valid_links=valid_links,
+    )
+
+
+def _open_corpus(folder: Path, corpus: CorpusRecord, sizes: tuple[int, int], verify: bool) -> PreparedCorpus:
+    return PreparedCorpus(
+        name=corpus.name,
+        weight=corpus.weight,
+        shards=ShardSet(folder, corpus.shards, sizes, verify),
+        tokens=corpus.source_tokens + corpus.target_tokens,
+        bad=corpus.bad,
+        cut=corpus.cut,
+        links=ShardSet(folder, corpus.links, (MAX_LINKED_WORDS, 1), verify) if corpus.links else None,
+        unlinked=corpus.unlinked,
     )
 
 

@@ -95,9 +95,8 @@ class Updater:
             if isinstance(network, ParallelTransformer)
             else None
         )
-        self._sampling = (
-            ScheduledSampling(config, self.device, len(target_prefix)) if config.scheduled_sampling != "off" else None
-        )
+        samples = config.scheduled_sampling != "off"
+        self._sampling = ScheduledSampling(config, self.device, len(target_prefix)) if samples else None
         self.guided = GuidedAlignment(network, config) if supports_guided_alignment(network.config, config) else None
         self._minimum_risk = None
         if config.objective == "mrt":
