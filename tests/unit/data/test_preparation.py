@@ -87,6 +87,40 @@ def test_windows_in_any_order_give_equal_files(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tsv", "b.jsonl", "other", "whole"]
 
 
+def test_windows_keep_alignments_and_preceding_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window begins in the middle of a document, in another process than the window before it."""
+    pairs = sentences(40)
+    for name, side in (("source", 0), ("target", 1)):
+        lines = [pair[side] if number % 5 else "" for number, pair in enumerate(pairs)]  # documents of 4 sentences
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        (tmp_path / f"plain.{name}.txt").write_text("\n".join(pair[side] for pair in pairs) + "\n")
+    (tmp_path / "links.txt").write_text("0-0\n" * len(pairs))
+    plain = {"source": tmp_path / "plain.source.txt", "target": tmp_path / "plain.target.txt"}
+    files = {"source": tmp_path / "source.txt", "target": tmp_path / "target.txt"}
+    settings = DataConfig(
+        corpora=(
+            CorpusConfig(**plain, alignments=tmp_path / "links.txt"),
+            CorpusConfig(**files, context_sentences=2),
+        ),
+        max_bad_ratio=0.0,
+        valid_source=(plain["source"],),
+        valid_target=(plain["target"],),
+    )
+    run(tmp_path / "other", settings, OtherOrder())
+    monkeypatch.setattr(corpus_windows, "WINDOW_LINES", 1000)
+    run(tmp_path / "whole", settings)
+    prepared, whole = open_prepared(tmp_path / "other"), open_prepared(tmp_path / "whole")
+    aligned, documents = prepared.corpora
+    assert aligned.links is not None
+    assert [list(aligned.links.example(number).source) for number in range(40)] == [[0, 0]] * 40
+    assert contents(tmp_path / "other") == contents(tmp_path / "whole")
+    assert whole.corpora[1].bad == {}
+    texts = [prepared.source_tokenizer.decode(list(documents.shards.example(number).source)) for number in range(4)]
+    first = [source for source, _ in pairs[1:5]]
+    assert [text.count("<context>") for text in texts] == [0, 1, 2, 2]
+    assert texts[3].replace(" ", "").endswith(f"{first[1]}<context>{first[2]}<context>{first[3]}".replace(" ", ""))
+
+
 @pytest.mark.parametrize("stop_after", [0, 3, 21, 25, 40])
 def test_an_interrupted_preparation_continues(tmp_path: Path, stop_after: int) -> None:
     settings = write_corpora(tmp_path, drop_duplicates=True)
