@@ -48,7 +48,7 @@ def test_every_option_but_server_options_is_a_field() -> None:
     used = {name for options in OPTIONS for name in options}
     of_other_kinds = {"passes", "length_candidates", "graph_search", "path_length_penalty", "merge_repeats"}
     assert known - SERVER_OPTIONS - used - of_other_kinds == {
-        *("split", "long_source", "source_prefix", "source_suffix", "target_prefix")
+        *("split", "long_source", "source_prefix", "source_suffix", "target_prefix", "context_sentences")
     }
 
 
