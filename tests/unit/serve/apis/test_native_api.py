@@ -33,6 +33,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"banned_phrases": ["猫"], "no_repeat_ngram_size": 2, "allow_unk": False, "renormalise": True},
     {"repetition_penalty": 1.5, "repetition_of": "logits"},
     {"alignments": True},
+    {"replace_unknown": True, "transfer_case": True},
     {"keep": ["placeholders", "numbers"], "do_not_translate": ["cat"]},
     {"check": "report"},
     {"check": "repair", "check_detached": True},
