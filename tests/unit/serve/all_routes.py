@@ -6,7 +6,16 @@ from fastapi.routing import iter_route_contexts
 
 from attendo.serve.app import Application
 
-OPEN = {"/livez", "/readyz", "/health", "/metrics", "/", "/page/{path}", "/api/v1/openapi.json"}
+OPEN = {
+    "/livez",
+    "/readyz",
+    "/health",
+    "/metrics",
+    "/",
+    "/page/{path}",
+    "/documentation/{path}",
+    "/api/v1/openapi.json",
+}
 
 
 def list_routes(app: Application) -> list[tuple[str, str]]:
