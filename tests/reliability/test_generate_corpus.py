@@ -1,16 +1,14 @@
 """R3: `attendo generate --input` that is killed and called again writes the bytes of an undisturbed call."""
 
 import random
-import shutil
-import time
 from pathlib import Path
 
 import pytest
 from children import Children
+from repeated_kills import kill_and_continue
 from tiny import SOURCES, tiny_model
 
 DISK_CALLS = 40  # about those of one call
-MAX_SECONDS = 3.0  # until a kill, also on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -47,25 +45,6 @@ def test_R3_killed_generation_continues_without_losing_or_doubling_a_line(
     children: Children, model: Path, corpus: Path, tmp_path: Path, workers: int, kills: int
 ) -> None:
     command = ("generate", model, "--input", corpus, "--workers", str(workers), "--max-length", "3", "--output")
-    started = time.monotonic()
-    assert children.attendo(*command, tmp_path / "whole").code == 0
-    seconds = min(time.monotonic() - started, MAX_SECONDS)
-    dice = random.Random(workers)
-    while kills:
-        how = {"call": dice.randrange(1, DISK_CALLS), "how": dice.choice(["before", "half", "after"])}
-        in_write = kills % 2 == 0
-        child = children.start_attendo(
-            *command, tmp_path / "out", before=[("die_at_disk_call", how)] if in_write else []
-        )
-        if not in_write:
-            time.sleep(dice.uniform(0, seconds))
-            child.kill()
-        ended = child.wait()
-        assert ended.code in (0, -9), ended.errors
-        kills -= ended.code == -9
-        if ended.code == 0:
-            check(tmp_path / "out", tmp_path / "whole", corpus)
-            shutil.rmtree(tmp_path / "out")
-    ended = children.attendo(*command, tmp_path / "out")
-    assert ended.code == 0, ended.errors
-    check(tmp_path / "out", tmp_path / "whole", corpus)
+    kill_and_continue(
+        children, command, tmp_path, kills, DISK_CALLS, workers, lambda out, whole: check(out, whole, corpus)
+    )

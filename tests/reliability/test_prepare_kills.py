@@ -5,14 +5,13 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from children import Children
+from repeated_kills import kill_and_continue
 
 DISK_CALLS = 30  # about those of one call
-MAX_SECONDS = 4.0  # until a kill, also on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -57,28 +56,11 @@ def test_R3_killed_preparation_continues_with_equal_bytes(
     children: Children, run_file: Path, tmp_path: Path, workers: int, kills: int
 ) -> None:
     command = ("prepare", run_file, "--workers", str(workers), "--out")
-    started = time.monotonic()
-    assert children.attendo(*command, tmp_path / "whole").code == 0
-    seconds, expected = min(time.monotonic() - started, MAX_SECONDS * workers), checksums(tmp_path / "whole")
-    dice = random.Random(workers)
-    while kills:
-        how = {"call": dice.randrange(1, DISK_CALLS), "how": dice.choice(["before", "half", "after"])}
-        in_write = kills % 2 == 0
-        child = children.start_attendo(
-            *command, tmp_path / "out", before=[("die_at_disk_call", how)] if in_write else []
-        )
-        if not in_write:
-            time.sleep(dice.uniform(0, seconds))
-            child.kill()
-        ended = child.wait()
-        assert ended.code in (0, -9), ended.errors
-        kills -= ended.code == -9
-        if ended.code == 0:
-            assert checksums(tmp_path / "out") == expected
-            shutil.rmtree(tmp_path / "out")
-    ended = children.attendo(*command, tmp_path / "out")
-    assert ended.code == 0, ended.errors
-    assert checksums(tmp_path / "out") == expected
+
+    def check(out: Path, whole: Path) -> None:
+        assert checksums(out) == checksums(whole)
+
+    kill_and_continue(children, command, tmp_path, kills, DISK_CALLS, workers, check)
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".parts")] == []
 
 
