@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -180,10 +181,12 @@ class Command(_LightParameters, TyperCommand):
 
     def parse_args(self, context: Any, args: list[str]) -> list[str]:
         """Insert the value of an option whose value may be left out, such as `--ray`."""
-        pairs = zip(args, [*args[1:], "-"], strict=True)
-        filled = ((word, _OMITTED_VALUES[word]) if word in _OMITTED_VALUES and after.startswith("-") else (word,)
-                  for word, after in pairs)  # fmt: skip
-        return super().parse_args(context, [word for words in filled for word in words])
+        filled: list[str] = []
+        for word, after in pairwise([*args, "-"]):
+            filled.append(word)
+            if word in _OMITTED_VALUES and after.startswith("-"):
+                filled.append(_OMITTED_VALUES[word])
+        return super().parse_args(context, filled)
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         """Return the parts of the usage line after the command name."""

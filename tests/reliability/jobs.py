@@ -242,7 +242,7 @@ def _do_half_of_call(name: str, original: Callable[..., Any], arguments: tuple[A
         original(*arguments)
         _truncate(arguments[0] / "manifest.json")
     elif name == "remove" and arguments[0].is_dir():
-        next(arguments[0].iterdir()).unlink()
+        original(next(arguments[0].iterdir()))
 
 
 def _truncate(path: Path) -> None:

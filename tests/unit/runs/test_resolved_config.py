@@ -29,7 +29,9 @@ def read_back(config: RunConfig, text: DataConfig | None = None) -> RunConfig:
 
 def test_every_setting_is_shown() -> None:
     found = parse_resolved(RunConfig(preset="small", data=FILES, generation={"beam": 4}))
-    assert found["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
+    assert found["train"].keys() == TrainConfig.model_fields.keys() - {
+        *("epochs", "guided_alignment", "guided_alignment_layer"),
+    }
     assert found["model"].keys() == ModelConfig.model_fields.keys() - {
         *("vocab_size", "upsample", "attention_scale"),
         *("sliding_window", "logit_softcap", "rope_local_theta", "num_kv_heads"),
