@@ -67,7 +67,7 @@ def compute_on_ray(
     address: str,
     max_actors: int | None,
 ) -> "Iterator[tuple[Window, Counts]]":
-    """Yield every window and its counts when its part is written. `max_actors`: default as many as there are slots."""
+    """Yield every window and its counts when its part is written. Without `max_actors` there is an actor per slot."""
     from attendo.recipes.corpus_generation import Window
     from attendo.recipes.corpus_manifest import Counts
     from attendo.recipes.jobs import JobError

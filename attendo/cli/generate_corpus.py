@@ -182,6 +182,8 @@ def _compute_in_workers(
 def _report(work: "CorpusGeneration") -> None:
     found, shards = work.sum_outputs(), len(work.shards)
     text = "{lines:,} lines of {shards:,} shards written to {folder}"
+    if shards == 1:
+        text = "{lines:,} lines of 1 shard written to {folder}"
     print_stderr(say(text, lines=found.lines, shards=shards, folder=work.folder))
     if found.cut:
         print_stderr(say("{count:,} outputs cut at the length limit; see --max-length", count=found.cut))

@@ -215,7 +215,7 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class LocalWorker:
-    """Computes windows in this process. `add_size` is told the bytes and lines of every encoded window."""
+    """Computes windows in this process. `add_size` is called with the bytes and lines of every encoded window."""
 
     add_size: Callable[[int, int], None] | None = None
 

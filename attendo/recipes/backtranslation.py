@@ -112,10 +112,10 @@ def list_texts(given: Sequence[str]) -> list[Path]:
 def add_noise(text: str, seed: int, number: int) -> str:
     """Delete, replace and shuffle words of the line `number`. At least one word remains.
 
-    A text whose script has no spaces is a sequence of characters.
+    A text without spaces, in a script that has none, is a sequence of characters.
     """
-    spaced = main_script([text]) not in SCRIPTS_WITHOUT_SPACES
-    words = text.split() if spaced else [each for each in text if not each.isspace()]
+    spaced = len(text.split()) > 1 or main_script([text]) not in SCRIPTS_WITHOUT_SPACES
+    words = text.split() if spaced else list(text.strip())
     places = np.arange(len(words), dtype=np.uint64)
     drawn = {
         name: keyed_random.uniform(keyed_random.make_keys(seed, "noise", name, number, places))

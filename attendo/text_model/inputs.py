@@ -149,7 +149,7 @@ class SourceEncoder:
         ]
 
     def _find_context(self, parts: Sequence[Segment], number: int) -> list[str]:
-        """Return the sentences before one, as many as the network can read besides it.
+        """Return the sentences before one, up to the number and the length that the network can read.
 
         With a glossary or text to keep there are none, because terms of another sentence would be found in them.
         """

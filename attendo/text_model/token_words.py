@@ -1,4 +1,4 @@
-"""Tokens of a given text: the characters and the words that they stand for, unknown tokens included."""
+"""Characters and words of a given text that each of its tokens covers, unknown tokens included."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def token_spans(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[tup
 
 
 def _count_letters(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int]:
-    """Return the number of characters up to each token, white space excluded. UNK counts as what it stands for."""
+    """Return the number of characters up to each token, white space excluded. UNK counts as the text that it replaces."""
     unknown = iter(tokenizer.unknown(text) if UNK in ids else ())
     ends, total = [], 0
     for number, token in enumerate(ids):

@@ -23,7 +23,7 @@ from attendo.train.checkpoint import Checkpoints
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-# Each agent has one process. It stands for a machine, and it is killed with its process.
+# Each agent simulates a machine: it has one process, and both are killed together.
 AGENT = (
     *("torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3"),
     *("--rdzv-backend", "c10d", "--rdzv-conf", "last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=5"),

@@ -100,6 +100,11 @@ def test_noise_of_chinese_is_of_characters() -> None:
     assert " " not in add_noise("我爱自然语言处理", 1, 3)
 
 
+def test_noise_of_chinese_with_spaces_keeps_its_words() -> None:
+    words = ["我", "爱", "自然", "语言", "处理"]
+    assert all({*add_noise(" ".join(words), 1, number).split()} <= {*words, BLANK} for number in range(20))
+
+
 @pytest.mark.parametrize(
     ("options", "first"),
     [

@@ -22,13 +22,13 @@ def test_faults_are_those_of_the_model(models: SmallServer) -> None:
         found = models.post("check", model="steps", text=COPY, target=target)
         (expected,) = model.check([COPY], [target], check_detached=True)
         assert [each["kind"] for each in found["faults"]] == [each.kind for each in expected.faults]
-        for told, fault in zip(found["faults"], expected.faults, strict=True):
-            assert (tuple(told["where"]), told["evidence"], told["hint"]) == (
+        for sent, fault in zip(found["faults"], expected.faults, strict=True):
+            assert (tuple(sent["where"]), sent["evidence"], sent["hint"]) == (
                 fault.where,
                 fault.evidence,
                 fault.is_hint,
             )
-            assert told["evidence_zh"] == to_text(fault.evidence, "zh") != told["evidence"]
+            assert sent["evidence_zh"] == to_text(fault.evidence, "zh") != sent["evidence"]
         assert (found["confidence"], found["calibrated"], found["detached_checked"]) == (None, False, True)
 
 
