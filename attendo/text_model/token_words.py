@@ -41,7 +41,7 @@ def token_spans(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[tup
 
 
 def _count_letters(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int]:
-    """Return the number of characters up to each token, white space excluded. UNK counts as the text that it replaces."""
+    """Return the number of characters up to each token, without white space. UNK counts as the text it replaces."""
     unknown = iter(tokenizer.unknown(text) if UNK in ids else ())
     ends, total = [], 0
     for number, token in enumerate(ids):
